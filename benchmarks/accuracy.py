@@ -1,7 +1,7 @@
-"""Accuracy of the faster defaults: quadrature rules, linear prefixes, and the data that a reduction is fitted to.
+"""Measure the accuracy of the faster defaults: quadrature rules, linear prefixes, and amounts of data for a reduction.
 
-Attribution is measured from the default baseline, the activations at the blurred observation. It is the default because
-it agrees best with what the removal of objects changes, at the finest layer and over all layers: docs/migration.md.
+Attribution is relative to the default baseline, the activations at the blurred observation. It is the default because
+it agrees best with the effects of removing objects, at the finest layer and over all layers: docs/migration.md.
 
 python -m benchmarks.accuracy [MODEL ...]     names of shipped agents; default: coinrun
 """
@@ -27,7 +27,7 @@ from rl_clarity.reduction import ChannelReduction
 from rl_clarity.reduction.nmf import FIT_ROWS
 
 INTEGRATED = 32
-"""Observations whose attribution is integrated by every rule."""
+"""Number of observations whose attribution is integrated by every rule."""
 REFERENCE = ("midpoint", 96)
 RULES = (
     ("graded-midpoint", 5, True),
@@ -38,9 +38,9 @@ RULES = (
     ("gauss-legendre", 10, False),
     ("riemann", 10, False),
 )
-"""Quadrature rule, points, and whether the linear prefix is computed once."""
+"""Quadrature rule, number of points, and whether the linear prefix is computed only once."""
 FITTED = 512
-"""Observations that a reduction is fitted to, a quarter of all; the defaults are 1,024 of 4,096."""
+"""Number of observations that a reduction is fitted to, a quarter of all; the defaults are 1,024 of 4,096."""
 HELD_OUT = 256
 
 

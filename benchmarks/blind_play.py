@@ -1,10 +1,10 @@
-"""How often an agent fails by each cause while it is blind to a type of object: edits of subspaces, places and layers.
+"""Measure how often an agent fails by each cause while edits make it blind to a type of object.
 
 `python -m benchmarks.blind_play [--agent coinrun] [--episodes 2000] [--json FILE]` plays the same levels, with the same
 random numbers, unedited and with each edit, on all processors. A stopped run is resumed by the same command with
-`--json`. Directions are fitted to other levels, as in `benchmarks.blindness`. `rl-clarity ablate` plays with single
-directions and features; this adds subspaces, the places of objects only, two layers, and the objects themselves
-invisible.
+`--json`. Directions are fitted to other levels, as in `benchmarks.blindness`. Unlike `rl-clarity ablate`, which plays
+with single directions and features, this also edits subspaces, positions of objects only, and two layers, and plays
+with invisible objects.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from rl_clarity.recordings.evaluation import known_cause, play_episodes
 from rl_clarity.recordings.paired_play import Block, blocks, environment_of
 
 FITTED: Mapping[str, Any] = {"episodes": 64, "steps": 8, "last_steps": 4, "seed": 1}
-"""The play to which directions are fitted."""
+"""The episodes and steps to which directions are fitted."""
 LAYERS = ("2b", "3a")
 TYPES = ("saw", "enemy")
 BLOCK = 50
@@ -48,15 +48,15 @@ UNEDITED = "unedited"
 
 @dataclass(frozen=True)
 class Edit:
-    """A way to be blind to a type."""
+    """An edit that makes the agent blind to a type of object."""
 
     type: str
     layers: tuple[str, ...] = ()
-    """Layers whose activations are edited; none if the objects are invisible."""
+    """Layers whose activations are edited; empty if the objects are made invisible instead."""
     count: int = 1
-    """Number of directions."""
+    """Number of directions that are removed."""
     at_objects: bool = False
-    """Whether only positions of the type's objects are edited."""
+    """Whether only the positions of the type's objects are edited."""
 
     def __str__(self) -> str:
         if not self.layers:
@@ -89,13 +89,13 @@ def fitted(name: str) -> dict[str, np.ndarray]:
 
 
 class Watched(Wrapper):
-    """Knows where the objects of a type are in the current observations."""
+    """A wrapper that knows where the objects of a type are in the current observations."""
 
     def __init__(self, environment: Any, world: World, kind: str) -> None:
         super().__init__(environment)
         self._world, self._kind = world, kind
         self.boxes: dict[bytes, list[np.ndarray]] = {}
-        """By observation: left, top, right and bottom of each object, as shares of width and height."""
+        """Boxes of the objects in each observation: left, top, right and bottom, as shares of width and height."""
 
     def reset(self) -> Step:
         return self._watched(self.environment.reset())
@@ -143,7 +143,7 @@ def loaded(name: str) -> Any:
 
 
 def failures(name: str, edit: Edit | None, vectors: dict[str, np.ndarray], block: Block) -> list[str]:
-    """Return for each of a block's episodes the cause of its failure, or an empty text."""
+    """Return, for each episode of a block, the cause of its failure, or an empty string if it did not fail."""
     agent = loaded(name)
     if edit is not None and not edit.layers:
         block = dataclasses.replace(block, invisible=(edit.type,))
@@ -164,7 +164,7 @@ def failures(name: str, edit: Edit | None, vectors: dict[str, np.ndarray], block
 
 
 def table(results: dict[str, list[list[str]]]) -> Iterator[str]:
-    """Yield a Markdown table: shares of episodes that failed by each cause, with changes and corrected p-values."""
+    """Yield a Markdown table of the shares of episodes that fail by each cause, with changes and corrected p-values."""
     joined = {name: list(itertools.chain(*parts)) for name, parts in results.items()}
     causes = sorted({cause for names in joined.values() for cause in names if cause}, key=joined[UNEDITED].count)[::-1]
     shares = {name: np.array([[one == cause for cause in causes] for one in names]) for name, names in joined.items()}

@@ -1,9 +1,10 @@
-"""How much of a type's measured effect an ablation removes, and how much of the other types' with it.
+"""Measure how much of the effect of a type of object an ablation removes, and how much of the effects of other types.
 
 `python -m benchmarks.blindness [--agents NAME ...] [--layers LAYER ...] [--json FILE]`. Directions are fitted to half
-of the episodes and measured on the other half, whose levels are others. For each layer and type it measures the feature
-that has most of what the type adds, one direction of pairs, and a subspace of them, everywhere and only where objects
-of the type are; and how well the direction tells the type from its absence, and from everything else.
+of the episodes, and measured on the other half, which has different levels. For each layer and type, it ablates the
+feature that has most of what the type adds, one direction that is fitted to pairs, and a subspace of such directions,
+everywhere and only at objects of the type. It also measures how well the direction separates positions of the type from
+the same positions without the objects, and from other positions.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ AGENTS: Mapping[str, tuple[str, ...]] = {
     "coinrun-gru": ("saw", "coin", "crate", "enemy"),
     "fruitbot": ("bad food", "fruit", "present", "key"),
 }
-"""Agents and the types whose effects are removed."""
+"""Agents, and the types of objects whose effects are removed."""
 PLAYED: Mapping[str, Mapping[str, Any]] = {
     "coinrun-7.9": {"episodes": 64, "steps": 8, "last_steps": 4},
     "coinrun-gru": {"episodes": 64, "steps": 8, "last_steps": 4},
@@ -36,13 +37,13 @@ PLAYED: Mapping[str, Mapping[str, Any]] = {
 }
 """The episodes and steps in which effects are measured."""
 MOST = 150
-"""Frames in each half, whose objects are all measured."""
+"""Largest number of frames in each half. All objects in them are measured."""
 FEWEST_EPISODES = 3
-"""Episodes of a type in each half below which it is left out."""
+"""A type is left out if it occurs in fewer episodes than this in one of the halves."""
 FEATURES = 8
 SUBSPACE = 8
 FRAMES = 128
-"""Frames whose attribution the features are fitted to."""
+"""Largest number of frames to whose attribution the features are fitted."""
 
 
 def measure(name: str, effects: ObjectEffects, layers: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
@@ -80,8 +81,8 @@ def measure(name: str, effects: ObjectEffects, layers: Sequence[str] = ()) -> It
 
 
 class Remembering:
-    """An agent that computes outputs and activations of the same observations once. Edits are applied to activations,
-    and only the network above their layer is computed again.
+    """An agent that caches its outputs and activations for each batch of observations. Edits are applied to cached
+    activations, so that only the network above the edited layer is computed again.
     """
 
     def __init__(self, agent: Any) -> None:
@@ -120,7 +121,7 @@ def _digest(observations: np.ndarray) -> bytes:
 
 
 def ablated_components(pairs: ObjectPairs, features: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the components (K, c) of each edit; of the features, the one along which the differences are largest."""
+    """Return the components (K, c) of each edit. The edit `feature` has the feature along which objects add most."""
     differences = pairs.with_object - pairs.without_object
     along = np.square(differences @ features.T).sum(axis=0) / np.maximum(np.square(features).sum(axis=1), 1e-30)
     return {
@@ -132,7 +133,9 @@ def ablated_components(pairs: ObjectPairs, features: np.ndarray) -> dict[str, np
 
 
 def directions(pairs: ObjectPairs, count: int, *, against_others: bool = True) -> np.ndarray:
-    """Return directions (count, c) that objects add to a layer, preferring those that others have little of."""
+    """Return directions (count, c) that objects add to a layer. With `against_others`, directions are preferred along
+    which other positions have little.
+    """
     others = pairs.others if against_others else None
     return rl_clarity.fit_directions(
         pairs.with_object, "pairs", count, without=pairs.without_object, others=others
@@ -142,8 +145,8 @@ def directions(pairs: ObjectPairs, count: int, *, against_others: bool = True) -
 def separations(
     agent: Any, effects: ObjectEffects, layer: str, kind: str, others: list[str], direction: np.ndarray
 ) -> dict[str, float]:
-    """Return the areas under the ROC curve by which a direction, and a random one, tell positions of a type from the
-    same positions without it, and from hard negatives: positions of other objects, and of none.
+    """Return the areas under the ROC curve with which a direction, and a random one, separate positions of a type from
+    the same positions without the objects, and from hard negatives: positions of other objects, and of none.
     """
     own, negatives = told_apart(agent, effects, layer, kind, others)
     random = np.random.default_rng(0).normal(size=direction.shape)
@@ -158,8 +161,9 @@ def separations(
 def told_apart(
     agent: Any, effects: ObjectEffects, layer: str, kind: str, others: list[str]
 ) -> tuple[ObjectPairs, dict[str, np.ndarray]]:
-    """Return the object pairs of a type, and two sets of negatives, activations (M, c): `removed`, at the same
-    positions after the object is removed, and `others`, at positions of other types and at positions without objects.
+    """Return the object pairs of a type, and two sets of negatives, which are activations (M, c): `removed`, at the
+    same positions after the object is removed, and `others`, at positions of other types and at positions without
+    objects.
     """
     own = rl_clarity.object_pairs(agent, effects, layer, kind)
     rest = [rl_clarity.object_pairs(agent, effects, layer, others).with_object] if others else []
@@ -170,7 +174,7 @@ def told_apart(
 
 
 def roc_area(positive: np.ndarray, negative: np.ndarray) -> float:
-    """Return the area under the ROC curve by which scores tell positive from negative rows."""
+    """Return the area under the ROC curve with which scores separate positive from negative rows."""
     from sklearn.metrics import roc_auc_score
 
     scores = np.concatenate([positive, negative])
@@ -178,7 +182,7 @@ def roc_area(positive: np.ndarray, negative: np.ndarray) -> float:
 
 
 def rows_of_none(agent: Any, effects: ObjectEffects, layer: str) -> np.ndarray:
-    """Return activations (M, c) at positions without an object, of each frame as many as its object has."""
+    """Return activations (M, c) at random positions without an object, at most as many as objects have in total."""
     cells = object_cells(agent, effects, layer)
     rng = np.random.default_rng(0)
     activations = agent.activations(effects.without_object, layer, effects.state)
@@ -187,7 +191,7 @@ def rows_of_none(agent: Any, effects: ObjectEffects, layer: str) -> np.ndarray:
 
 
 def page_features(agent: Any, layer: str, effects: ObjectEffects) -> np.ndarray:
-    """Return the components (K, c) of features as pages have them: factors of the attribution of the value."""
+    """Return the components (K, c) of features as on pages: factors of the attribution of the value."""
     chosen = np.linspace(0, len(effects) - 1, min(FRAMES, len(effects))).astype(int)
     some = select(effects, np.isin(np.arange(len(effects)), chosen))
     attribution = rl_clarity.integrated_gradients(
@@ -197,7 +201,9 @@ def page_features(agent: Any, layer: str, effects: ObjectEffects) -> np.ndarray:
 
 
 def in_some_frames(effects: ObjectEffects, mask: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return which objects (N,) of the mask are in one of at most `MOST` frames."""
+    """Return a mask (N,) of all objects in up to `MOST` random frames, which are chosen among those with an object in
+    `mask` (N,).
+    """
     _, frame = np.unique(np.stack([effects.episode, effects.step], axis=1), axis=0, return_inverse=True)
     among = np.unique(frame.ravel()[mask])
     return np.isin(frame.ravel(), rng.permutation(among)[:MOST])
@@ -227,7 +233,7 @@ def line(row: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.blindness", description=__doc__)
     parser.add_argument("--agents", nargs="+", choices=AGENTS, default=list(AGENTS))
-    parser.add_argument("--layers", nargs="+", default=[], metavar="LAYER", help="of the agents; all by default")
+    parser.add_argument("--layers", nargs="+", default=[], metavar="LAYER", help="layers; all by default")
     parser.add_argument("--json", type=Path, metavar="FILE", help="save the rows")
     options = parser.parse_args()
     rows = []

@@ -1,4 +1,4 @@
-"""Milliseconds from a move of the pointer, which brushes an axis of the panel Steps, until the lines are painted."""
+"""Measure the time from a move of the pointer, which brushes an axis of the panel Steps, until lines are painted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scripts.chromium import FLAGS, find_chromium
 CHECKPOINTS, STEPS = 4, 1250
 MOVES = 100
 WARM_UP = 5
-"""Moves that are not counted, during which the browser compiles the page's code."""
+"""Number of first moves that are not counted, because the browser compiles the page's code during them."""
 
 # The frame after the event is painted when a message that was sent while it was drawn arrives.
 WATCH = """() => {
@@ -34,7 +34,7 @@ WATCH = """() => {
 
 
 def measure(checkpoints: int = CHECKPOINTS, steps: int = STEPS, moves: int = MOVES) -> dict[str, Any]:
-    """Median and 95th percentile over moves, on a page of made-up numbers."""
+    """Return the median and the 95th percentile over moves, on a page of made-up numbers."""
     from benchmarks.parts import SkippedError
     from tests.browser.training_pages import write_training_page
 

@@ -1,7 +1,7 @@
-"""Integrated gradients of PyTorch networks, compared with Captum's LayerIntegratedGradients: deviation and time.
+"""Compare integrated gradients of PyTorch networks with Captum's LayerIntegratedGradients: deviation and time.
 
-Rule, steps and baseline are the same; both measurements alternate in one process. Captum's baseline is an image of
-zeros; its Riemann and midpoint rules round their points to float32, so that Gauss-Legendre is compared.
+Quadrature rule, steps and baseline (an image of zeros, as in Captum) are the same, and calls of both alternate in one
+process. The rule is Gauss-Legendre, because Captum rounds the points of its Riemann and midpoint rules to float32.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ NETWORKS = {
 
 
 def measure(frames: Sequence[int] = FRAMES, repeats: int = REPEATS) -> dict[str, Any]:
-    """Largest deviation, relative to the largest attribution, and ratios of processor times, by network and layer, for
-    each number of frames and of threads.
+    """Return, for each network and layer, the largest deviation, relative to the largest attribution, and the ratio of
+    processor times for each number of frames and of threads.
     """
     try:
         import torch
@@ -60,7 +60,7 @@ def measure(frames: Sequence[int] = FRAMES, repeats: int = REPEATS) -> dict[str,
 
 
 def attribution(agent: Any, observations: np.ndarray, layer: str) -> np.ndarray:
-    """Attribution (B, h, w, c) of the value, with Captum's rule and baseline."""
+    """Return the attribution (B, h, w, c) of the value, with Captum's rule and baseline."""
     rule = "gauss-legendre"
     result = attribute(agent, observations, layer, ["value"], steps=STEPS, quadrature=rule, baseline="zero-input")
     return result.values[0]
@@ -86,7 +86,7 @@ def lines(results: dict[str, Any]) -> list[str]:
 
 
 def _ratio(work: Callable[[], Any], reference: Callable[[], Any], repeats: int) -> float:
-    """Ratio of the fastest processor times of calls that alternate."""
+    """Return the ratio of the fastest processor times of two functions, which are called in turn."""
     times: dict[Callable[[], Any], list[float]] = {work: [], reference: []}
     for _ in range(repeats):
         for function, seconds in times.items():

@@ -1,4 +1,4 @@
-"""A known result: the learning curve of PPO on Catch, compared with Stable-Baselines3's PPO and the same settings.
+"""Reproduce a known result: the learning curve of Stable-Baselines3's PPO on Catch, with the same settings.
 
 python -m benchmarks.catch [SEED ...]
 """
@@ -20,15 +20,15 @@ from rl_clarity.ppo.trainer import Trainer
 
 ROWS, COLUMNS = 10, 5
 RANDOM_RETURN = 2 / COLUMNS - 1
-"""Of a random policy: the ball is in one of five columns, whichever the paddle ends in."""
+"""Mean return of a random policy: wherever the paddle ends, the ball is in this column with a probability of 1/5."""
 BEST_RETURN = 1.0
 
 UPDATES = 40
 PART = 10
-"""Updates that are averaged, as each plays only 48 games."""
+"""Number of updates over which returns are averaged, because each plays only 48 games."""
 KNOWN = ((-0.283, 0.068), (0.618, 0.117), (0.885, 0.101), (0.950, 0.032))
-"""Mean return in each quarter of training and its standard deviation over seeds 1 to 8, of Stable-Baselines3 2.9.2: PPO
-with its NatureCNN, `vf_coef=0.25` (its loss of the value lacks a factor of 1/2) and the settings below."""
+"""Mean return of Stable-Baselines3 2.9.2 in each quarter of training, and its standard deviation over seeds 1 to 8: PPO
+with the library's NatureCNN, `vf_coef=0.25` (its value loss lacks a factor of 1/2) and the settings below."""
 SETTINGS: Mapping[str, Any] = {
     "num_envs": 16,
     "num_steps": 27,
@@ -76,7 +76,7 @@ gymnasium.register("RlClarityCatch-v0", f"{__name__}:Catch")
 
 
 def learning_curve(seed: int) -> list[float]:
-    """Mean return of each update's games."""
+    """Return the mean return of the games of each update."""
     options = TrainOptions(env_kind="gymnasium", env_id="RlClarityCatch-v0", seed=seed, **SETTINGS)
     returns = []
     with closing(make(options.environment(), options.num_envs, seed)) as environment:
@@ -88,7 +88,7 @@ def learning_curve(seed: int) -> list[float]:
 
 
 def quarters(curves: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
-    """Mean and standard deviation over seeds, in each quarter of training."""
+    """Return the mean and the standard deviation over seeds, for each quarter of training."""
     result = []
     for start in range(0, UPDATES, PART):
         means = [statistics.mean(curve[start : start + PART]) for curve in curves]

@@ -8,7 +8,10 @@ SECONDS = "s"
 
 
 def compare(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """A table of what both measured; ratios of times are normalized by the speed of convolutions, as machines vary."""
+    """Return a table of the quantities in both results.
+
+    Ratios of times are normalized by the speed of convolutions, because machines differ.
+    """
     speed = after["convolution_gmacs"] / before["convolution_gmacs"]
     rows = [f"{'':36} {'before':>14} {'after':>14} {'ratio':>9}"]
     first, second = quantities(before), quantities(after)
@@ -22,7 +25,7 @@ def compare(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 
 def quantities(result: dict[str, Any]) -> dict[str, tuple[float, str]]:
-    """Value and unit of everything that can be compared, by name."""
+    """Return the value and the unit of each quantity that can be compared, by name."""
     parts = result["parts"]
     values: dict[str, tuple[float, str]] = {"convolutions": (result["convolution_gmacs"], "GMAC/s")}
     values |= {f"start: {name}": (seconds, SECONDS) for name, seconds in parts.get("start", {}).items()}

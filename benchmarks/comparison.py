@@ -1,7 +1,7 @@
-"""A page of ten checkpoints of baby-a3c's size, 1,000 steps each: seconds beside playing, size, and memory.
+"""Measure a page of ten checkpoints of baby-a3c's size, 1,000 steps each: seconds besides playing, size, and memory.
 
-They play Freeway, whose games always last longer than that; those of Breakout end after some 200 steps with random
-weights.
+The checkpoints have random weights. They play Freeway, whose games always last longer than 1,000 steps; games of
+Breakout would end after about 200 steps.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ GAME, ACTIONS = "FreewayNoFrameskip-v4", 3
 
 
 def measure(checkpoints: int = CHECKPOINTS, steps: int = STEPS) -> dict[str, Any]:
-    """Seconds, also of the processor, megabytes of the page, and the peak memory of the process, which is its own."""
+    """Write the page in a separate process. Return its seconds and processor seconds, its peak memory, and the size of
+    the page in megabytes.
+    """
     from benchmarks.parts import SkippedError
 
     try:
@@ -76,7 +78,7 @@ def write_series(folder: Path, count: int) -> None:
 
 
 def baby_a3c_parameters(seed: int = 0, actions: int = 4) -> dict[str, np.ndarray]:
-    """Parameters of baby-a3c at its published size, with random weights."""
+    """Return parameters of baby-a3c at its published size, with random weights."""
     shapes: dict[str, tuple[int, ...]] = {f"conv{i}": (32, 1 if i == 1 else 32, 3, 3) for i in range(1, 5)}
     shapes |= {"actor_linear": (actions, 256), "critic_linear": (1, 256)}
     rng = np.random.default_rng(seed)

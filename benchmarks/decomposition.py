@@ -1,4 +1,4 @@
-"""Whether the parts of an output add up, and whether colors are right: `python -m benchmarks --only decomposition`.
+"""Measure whether the terms of an output add up, and colors are right: `python -m benchmarks --only decomposition`.
 
 For small pages of the included agents:
 
@@ -6,8 +6,9 @@ For small pages of the included agents:
   output's range, over all frames, layers and outputs: in Python, and as the page computes it on some frames;
 - the share of an output's variance over frames that features and residual of a layer explain;
 - the share of the attribution that the features cover, and their error on held-out observations;
-- the share of visible positions whose hue is nearest to that of another feature than the strongest, in the default
-  view, with mixed hues, and with mixed hues in the palette for color-blind readers; and the share above the scale.
+- the share of visible positions whose hue is nearest to that of a feature which is not the strongest there, in the
+  default view, with mixed hues, and with mixed hues in the palette for color-blind readers; and the share of visible
+  positions that exceed the scale.
 
 `python -m benchmarks.decomposition PAGE_DIRECTORY ...` measures existing pages.
 """
@@ -28,17 +29,17 @@ from rl_clarity.pages.results import Results, open_results
 from scripts.chromium import FLAGS, find_chromium
 
 AGENTS = {"coinrun": False, "fruitbot": True, "starpilot-lstm": False}
-"""And whether their actions are explained, too."""
+"""Included agents, and whether their actions are explained, too."""
 SIZES: dict[str, Any] = {
     "trajectories_kwargs": {"num_envs": 2, "num_steps": 64},
     "observations_kwargs": {"num_envs": 16, "num_obs": 16},
 }
 FRAMES = range(1, 64, 9)
-"""Of the first trajectory, on which the page in the browser is measured."""
+"""Frames of the first trajectory on which the page is measured in the browser."""
 VISIBLE = 0.1
-"""Opacity from which a position counts as visible."""
+"""Smallest opacity of a position that counts as visible."""
 VIEWS = {"default": (False, "standard"), "mixed": (True, "standard"), "mixed, color-blind": (True, "safe")}
-"""Whether hues are mixed, and the palette."""
+"""For each view, whether hues are mixed, and the palette."""
 TERMS = ("baseline", "residual", "memory", "completeness_error")
 
 
@@ -55,7 +56,7 @@ def measure() -> dict[str, Any]:
 
 
 def measure_page(folder: Path) -> dict[str, Any]:
-    """All figures of one page, those of the browser only where there is one."""
+    """Return all measurements of a page; those in the browser only if Chromium is found."""
     results = open_results(folder)
     layers = [layer for layer in results.layers if results.layer(layer)["kind"] != "input"]
     figures: dict[str, Any] = {"deviation": deviation(results, layers), "layers": {}}
@@ -75,7 +76,9 @@ def measure_page(folder: Path) -> dict[str, Any]:
 
 
 def deviation(results: Results, layers: list[str]) -> float:
-    """Largest deviation of the sum from the output, in units of the output's range, over all layers and outputs."""
+    """Return the largest deviation of the sum from the output over all layers and outputs, in units of the output's
+    range.
+    """
     count = len(results.section("trajectories")["trajectories"])
     return max(
         float(np.abs(_sum(terms, TERMS) - terms["output"]).max() / max(np.ptp(terms["output"]), 1e-9))
@@ -90,7 +93,7 @@ def _sum(terms: dict[str, Any], names: tuple[str, ...]) -> np.ndarray:
 
 
 def in_browser(results: Results, layers: list[str], folder: Path) -> dict[str, Any]:
-    """Decomposition and colors as the page computes them."""
+    """Return measurements of the decomposition and the colors that the page computes."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(find_chromium()), args=FLAGS)
         page = browser.new_page(viewport={"width": 1366, "height": 768})
@@ -111,7 +114,7 @@ def _select(page: Page, layer: int, frame: int, output: str, palette: str = "sta
 
 
 def _hues(results: Results, layer: str, palette: str) -> np.ndarray:
-    """Hues (K, 3) of a layer's features, unit L2 norm."""
+    """Return the hues (K, 3) of a layer's features, with unit L2 norm."""
     if palette == "standard":
         return np.array(results.layer(layer)["hues"])
     source = (Path(__file__).parents[1] / "svelte_src/kit/image/colors.js").read_text(encoding="utf-8")
@@ -122,7 +125,7 @@ def _hues(results: Results, layer: str, palette: str) -> np.ndarray:
 
 
 def deviation_on_page(page: Page, results: Results, layers: list[str]) -> float:
-    """The same on the page, on some frames, for the first and the last output."""
+    """Return the largest deviation as the page computes it, on some frames, for the first and the last output."""
     largest = 0.0
     for layer in layers:
         for output in {results.outputs[0], results.outputs[-1]}:
@@ -136,7 +139,9 @@ def deviation_on_page(page: Page, results: Results, layers: list[str]) -> float:
 
 
 def colors(page: Page, results: Results, layer: str, mixed: bool, palette: str) -> dict[str, float]:
-    """Of visible positions, the share with the hue of another feature than the strongest, and above the scale."""
+    """Return the share of visible positions with the hue of a feature that is not the strongest, and the share of those
+    that exceed the scale.
+    """
     wrong = visible = clipped = 0
     hues = _hues(results, layer, palette)
     for frame in FRAMES:
@@ -156,7 +161,7 @@ def colors(page: Page, results: Results, layer: str, mixed: bool, palette: str) 
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    """The figures as text."""
+    """Return the measurements as lines of text."""
     text = []
     for name, page in result.items():
         on_page = page.get("deviation_on_page")

@@ -1,9 +1,9 @@
-"""The default job with and without causal numbers and measured effects of objects.
+"""Measure the default job with and without causal numbers and measured effects of objects.
 
-They are shown beside what the job's convolutions take at the machine's peak speed.
+The times are compared with the time that the job's convolutions would take at the machine's peak speed.
 
-Jobs are a fraction of the default size. Each kind runs several times, in turn, in a process of its own; times are
-those of the fastest, because other load only makes them longer, and processor time is reported too.
+Jobs are a fraction of the default size. Each kind of job runs several times, in turns, in separate processes. Times are
+those of the fastest run, because other load only makes them longer. Processor time is reported, too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks.machine import convolution_peak, multiply_adds
 
 FRACTION = 8
-"""The default job is so many times larger."""
+"""The default job is this many times larger than the measured jobs."""
 REPEATS = 2
 NO_EFFECTS: dict[str, Any] = {"objects": {"every": None}}
 KINDS: dict[str, dict[str, Any]] = {
@@ -33,7 +33,9 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def measure(fraction: int = FRACTION, repeats: int = REPEATS) -> dict[str, Any]:
-    """Time, processor time, memory and bytes of each kind of job, and of their convolutions at peak speed."""
+    """Return the time, processor time, memory and bytes of each kind of job, and the times of their convolutions at
+    peak speed.
+    """
     operations, ablation = _operations(fraction)
     jobs: dict[str, list[dict[str, float]]] = {kind: [] for kind in KINDS}
     peaks: dict[str, list[float]] = {"seconds": [], "cpu_seconds": []}
@@ -48,7 +50,7 @@ def measure(fraction: int = FRACTION, repeats: int = REPEATS) -> dict[str, Any]:
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    """A table of the jobs, and the ratios that have limits."""
+    """Return a table of the jobs, and ratios of their times."""
     bound, jobs = result["convolutions"], result["jobs"]
     title = f"1 / {result['fraction']} of the default job"
     rows = [f"{title:28} {'time':>8} {'processor':>10} {'memory':>8} written"]
@@ -71,7 +73,7 @@ def lines(result: dict[str, Any]) -> list[str]:
 
 
 def _operations(fraction: int) -> tuple[float, float]:
-    """Multiply-adds of the policy's steps and of the gradients, and those of ablation."""
+    """Return the multiply-adds of the policy's steps and of the gradients together, and those of ablation."""
     import rl_clarity
     from benchmarks.pipeline import OPTIONS, operations_after
     from rl_clarity.analyses.attribution import choose_layers
@@ -94,7 +96,7 @@ def _operations(fraction: int) -> tuple[float, float]:
 
 
 def _run(options: dict[str, Any], fraction: int) -> dict[str, float]:
-    """Run a job in a process of its own."""
+    """Run a job in a separate process, and return its time, memory and bytes."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "benchmarks.default_job", json.dumps([options, fraction]), folder]
         start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,11 +1,11 @@
-"""Do the features of one agent tell types of objects apart better than those of another?
+"""Measure whether the features of one agent separate types of objects better than those of another.
 
 `python -m benchmarks.diversity NAME=CHECKPOINT NAME=CHECKPOINT [...] [--levels N]`. The paper's diversity hypothesis is
-that features are interpretable if the training levels are diverse. Instead of judging them by eye, this measures, on
-the same frames, which a third agent played, the area under the ROC curve by which a feature tells positions of objects
-of a type from the same positions without them, and from other positions. For each layer and type, it takes the best of
-the 8 features of a page, and one direction fitted to the objects, chosen on half of the episodes and measured on the
-others.
+that features are interpretable if the training levels are diverse. Instead of judging features by eye, this measures
+the area under the ROC curve with which a feature separates positions of objects of a type from the same positions
+without the objects, and from other positions. All agents see the same frames, which another agent played. For each
+layer and type, the best of the 8 features of a page, and one direction that is fitted to the objects, are chosen on
+half of the episodes, and measured on the others.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from rl_clarity.recordings.object_effects import ObjectEffects
 
 PLAYER = "models:coinrun"
 PLAYED: Mapping[str, Any] = {"episodes": 64, "steps": 6, "last_steps": 2}
-"""The play whose frames all agents see."""
+"""The episodes and steps whose frames all agents see."""
 TYPES = ("saw", "coin", "crate", "enemy")
-"""Types of objects; those that the frames do not have are left out."""
+"""Types of objects. Those that do not occur in the frames are left out."""
 FOLDS = 8
-"""Groups of the other half's episodes, over which intervals are."""
+"""Number of groups of the other half's episodes. Intervals are over these groups."""
 EDITS = ("feature", "direction")
 
 
 def folds(effects: ObjectEffects) -> list[ObjectEffects]:
-    """Return the effects to choose with, and the groups to measure on."""
+    """Return the effects of the half for choosing, followed by those of each group for measuring."""
     group = np.where(effects.episode % 2 == 0, 0, 1 + effects.episode // 2 % FOLDS)
     return [select(effects, group == number) for number in range(FOLDS + 1)]
 
 
 def areas(agent: Any, effects: ObjectEffects, layer: str, kind: str, vectors: np.ndarray) -> np.ndarray:
-    """Return for each vector (K, c) the mean of two areas under the ROC curve: positions of a type against the same
-    positions without it, and against positions of other objects and of none.
+    """Return, for each vector (K, c), the mean of two areas under the ROC curve: positions of objects of a type against
+    the same positions without the objects, and against other positions, with other objects and with none.
     """
     others = [other for other in np.unique(effects.type).tolist() if other != kind]
     own, negatives = told_apart(agent, effects, layer, kind, others)
@@ -49,7 +49,7 @@ def areas(agent: Any, effects: ObjectEffects, layer: str, kind: str, vectors: np
 
 
 def measure(agent: Any, parts: list[ObjectEffects]) -> dict[tuple[str, str, str], np.ndarray]:
-    """Return the areas (FOLDS,) of each layer, type and edit; NaN for groups without the type."""
+    """Return the areas (FOLDS,) under the ROC curve for each layer, type and edit; NaN for groups without the type."""
     chosen, *judged = parts
     results = {}
     for layer in agent.layers:
@@ -68,8 +68,8 @@ def measure(agent: Any, parts: list[ObjectEffects]) -> dict[tuple[str, str, str]
 
 
 def table(results: Mapping[str, Mapping[tuple[str, str, str], np.ndarray]]) -> Iterator[str]:
-    """Yield a Markdown table: for each layer and edit the mean over types of each agent, and differences from the
-    first agent with 95 % bootstrap intervals over groups of episodes.
+    """Yield a Markdown table: for each layer and edit, the mean over types for each agent, and the differences from the
+    first agent, with 95 % bootstrap intervals over groups of episodes.
     """
     first, *others = results
     yield f"| layer, by | {' | '.join(results)} | {' | '.join(f'{name} − {first}' for name in others)} |"

@@ -1,4 +1,4 @@
-"""How close the forecasts of jobs are to the time that the jobs take, each job in a process of its own."""
+"""Compare the forecasts of jobs with the time that the jobs take. Each job runs in a separate process."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ JOBS: Mapping[str, Sequence[str]] = {
     "memory coinrun-gru": ("memory", "models:coinrun-gru", "--episodes", "4"),
     "memory starpilot-lstm": ("memory", "models:starpilot-lstm", "--episodes", "4"),
 }
-"""Arguments of `rl-clarity` without the directory of the page."""
+"""Arguments of `rl-clarity` for each job, without the directory of the page."""
 LIMIT = 1.5
-"""A forecast is good if neither it nor the job is so many times longer than the other."""
+"""A forecast is good if it is at most this many times longer or shorter than the job."""
 COMMAND = "import sys; from rl_clarity.cli import main; sys.exit(main(sys.argv[1:]))"
 
 
 def measure(jobs: Mapping[str, Sequence[str]] = JOBS) -> dict[str, Any]:
-    """Seconds, memory and bytes of each job, as they were forecast and as they were."""
+    """Return the forecast and the measured seconds, memory and bytes of each job."""
     return {name: _measure(arguments) for name, arguments in jobs.items()}
 
 
 def lines(result: Mapping[str, Any]) -> list[str]:
-    """A table of the jobs, with the ratio of the time to its forecast."""
+    """Return a table of the jobs, with the ratio of the time to its forecast."""
     rows = [f"{'job':26} {'forecast':>9} {'time':>9} {'ratio':>6} {'memory':>16} {'written':>18}"]
     for name, job in result.items():
         ratio = job["seconds"] / job["forecast_seconds"]

@@ -1,4 +1,4 @@
-"""How cost grows with twice the frames, observations, layers or outputs, and with all outputs."""
+"""Measure how the cost of a job grows with twice the frames, observations, layers or outputs, and with all outputs."""
 
 from __future__ import annotations
 
@@ -23,18 +23,21 @@ WIDTH = 12
 
 
 def measure() -> dict[str, Any]:
-    """Time, bytes and memory of a small job and of larger ones."""
+    """Return the time, bytes and memory of a small job and of larger ones."""
     return {name: _fastest([run_job(sizes) for _ in range(REPEATS)]) for name, sizes in _SIZES.items()}
 
 
 def _fastest(jobs: list[dict[str, Any]]) -> dict[str, Any]:
-    """The shortest time of each stage: other load only makes it longer."""
+    """Return the result of the first job, with the shortest time that any job takes for each stage.
+
+    Other load only makes times longer.
+    """
     seconds = {stage: min(job["seconds"].get(stage, 0.0) for job in jobs) for stage in jobs[0]["seconds"]}
     return {**jobs[0], "seconds": seconds}
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    """Tables of the small job's time, bytes and memory, and of ratios to it."""
+    """Return tables of the small job's time, bytes and memory, and of the ratios of larger jobs to it."""
     names = {"base": "small job", **{name: name for name in DOUBLED}}
     names["all outputs"] = f"outputs x {result['all outputs']['outputs']}"
     rows = _table("time", names, {key: _with_total(result[key]["seconds"], STAGES) for key in names}, 1.0, "s")
@@ -45,7 +48,7 @@ def lines(result: dict[str, Any]) -> list[str]:
 
 
 def _with_total(parts: dict[str, float], order: tuple[str, ...]) -> dict[str, float]:
-    """Parts in order, and their sum."""
+    """Return the parts in this order, and their sum."""
     known = {name: parts.get(name, 0.0) for name in order}
     return {**known, "all": sum(known.values())}
 
@@ -53,7 +56,7 @@ def _with_total(parts: dict[str, float], order: tuple[str, ...]) -> dict[str, fl
 def _table(
     title: str, names: dict[str, str], values: dict[str, dict[str, float]], scale: float, unit: str, digits: int = 2
 ) -> list[str]:
-    """A row for the small job, then rows of ratios."""
+    """Return a table with a row for the small job, followed by rows of ratios."""
     base = values["base"]
     rows = ["", f"{title:18}" + "".join(f"{name:>{WIDTH}}" for name in base)]
     rows.append(f"{names['base']:18}" + "".join(f"{f'{v / scale:.{digits}f} {unit}':>{WIDTH}}" for v in base.values()))

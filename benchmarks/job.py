@@ -1,6 +1,7 @@
-"""Run a small job in a process of its own, to measure its memory: `python -m benchmarks.job SIZES FOLDER`.
+"""Run a small job in a separate process, to measure its memory: `python -m benchmarks.job SIZES FOLDER`.
 
-SIZES is a JSON object of `Sizes`; the page is written to FOLDER, time, bytes and memory are printed as JSON.
+SIZES is a JSON object with the fields of `Sizes`. The page is written to FOLDER; time, bytes and memory are printed as
+JSON.
 """
 
 from __future__ import annotations
@@ -35,19 +36,20 @@ class Sizes:
     """Sizes of a job."""
 
     frames: int = 64
-    """Of each of the two trajectories."""
+    """Number of frames in each of the two trajectories."""
     observations: int = 256
     model: str = "coinrun"
     """Name of an included agent."""
     layers: tuple[str, ...] = ("2b",)
     logits: int = 0
-    """Number of actions of the agent, which are attributed besides the value; 0 attributes only the value."""
+    """Number of actions of the agent, whose logits are explained in addition to the value; 0 to explain only the value.
+    """
     attr_policy: bool = False
-    """Attribute all logits and groups of actions."""
+    """Explain all logits and groups of actions."""
 
 
 def run_job(sizes: Sizes, folder: Path | None = None) -> dict[str, Any]:
-    """Run a job in a new process, which writes a page; return seconds and bytes by kind, and peak memory."""
+    """Run a job in a new process, which writes a page. Return seconds by stage, bytes by kind, and peak memory."""
     with tempfile.TemporaryDirectory() as temporary:
         command = [sys.executable, "-m", "benchmarks.job", json.dumps(asdict(sizes)), str(folder or temporary)]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
@@ -55,7 +57,7 @@ def run_job(sizes: Sizes, folder: Path | None = None) -> dict[str, Any]:
 
 
 def explain(sizes: Sizes, folder: Path) -> dict[str, Any]:
-    """Explain the shipped agent on samples that ship with it, repeated as often as necessary."""
+    """Explain an included agent on the samples that ship with it, repeated as often as necessary."""
     import rl_clarity
 
     agent = make_agent(sizes.logits, sizes.model)
@@ -83,7 +85,7 @@ def explain(sizes: Sizes, folder: Path) -> dict[str, Any]:
 
 
 def make_agent(logits: int, model: str = "coinrun") -> Any:
-    """An included agent, with only the first `logits` of its actions; 0 for all."""
+    """Return an included agent with only the first `logits` of its actions; 0 for all actions."""
     from rl_clarity import formats
     from rl_clarity.formats.included import path_of
 
@@ -97,7 +99,7 @@ def make_agent(logits: int, model: str = "coinrun") -> Any:
 
 
 def make_samples(sizes: Sizes, num_actions: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Trajectories and observations that ship with the agent, resized."""
+    """Return the trajectories and observations that ship with the agent, cut or repeated to these sizes."""
     from rl_clarity.base.resources import models_directory
     from rl_clarity.commands.demo import SAMPLES
 

@@ -1,4 +1,4 @@
-"""Measure time, memory, and the machine's speed of convolutions, which bounds everything else."""
+"""Measure time, memory, and the machine's speed of convolutions, which is an upper bound for computations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 
 
 def seconds(work: Callable[[], Any], repeats: int = 3, clock: Callable[[], float] = time.perf_counter) -> float:
-    """Seconds of the fastest of several calls, after a first one that compiles."""
+    """Return the seconds of the fastest of several calls, after a first call that compiles."""
     work()
     times = []
     for _ in range(repeats):
@@ -32,7 +32,7 @@ def reset_peak_memory() -> None:
 
 
 def peak_memory_mb() -> float:
-    """Peak memory of this process since the last reset."""
+    """Return the peak memory of this process since the last reset (since its start, where resets are impossible)."""
     with contextlib.suppress(OSError):
         match = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
         if match:
@@ -42,7 +42,7 @@ def peak_memory_mb() -> float:
 
 
 def convolution_peak(batch: int = 64, clock: Callable[[], float] = time.perf_counter) -> float:
-    """Multiply-adds per second of a 5 x 5 convolution, from 32 to 32 channels, at 32 x 32 positions."""
+    """Return the multiply-adds per second of a 5 x 5 convolution, from 32 to 32 channels, at 32 x 32 positions."""
     import tensorflow as tf
 
     rng = np.random.default_rng(0)
@@ -53,7 +53,7 @@ def convolution_peak(batch: int = 64, clock: Callable[[], float] = time.perf_cou
 
 
 def multiply_adds(model: Any) -> dict[str, int]:
-    """Multiply-adds per observation of each convolution and dense layer of a Keras model, by name."""
+    """Return the multiply-adds per observation of each convolution and dense layer of a Keras model, by name."""
     counts = {}
     for layer in model.layers:
         if hasattr(layer, "kernel"):

@@ -1,9 +1,9 @@
-"""Two small agents of MiniGrid, trained in minutes, for measurements on worlds that can be edited.
+"""Train two small agents for MiniGrid in minutes, for measurements in environments whose states can be edited.
 
 python -m benchmarks.minigrid FOLDER [--name doorkey] [--name lava]
 
-Both see what is in front of them. `doorkey` must fetch a key to open a door; `lava` walks through a room with lava, and
-with keys, balls and boxes that mean nothing. Importing this module registers their environments.
+Both see what is in front of them. `doorkey` must fetch a key to open a door. `lava` walks through a room with lava, and
+with keys, balls and boxes that have no effect. Importing this module registers their environments.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ AGENTS = {"doorkey": ("DoorKeyPixels-v0", 120_000), "lava": ("LavaRoomPixels-v0"
 
 
 class LavaRoom(MiniGridEnv):
-    """A room with the goal, two cells of lava, and two objects that can be picked up and are worth nothing."""
+    """A room with the goal, two cells of lava, and two objects that can be picked up but give no reward."""
 
     def __init__(self, render_mode: str | None = None) -> None:
         mission = MissionSpace(lambda: "get to the green goal square")
@@ -69,7 +69,7 @@ gymnasium.register("LavaRoomPixels-v0", make_lava_room)
 
 
 def trained(folder: Path, name: str) -> Path:
-    """Return the checkpoint of an agent in a folder, after training it if it is not there."""
+    """Return the path of an agent's checkpoint in a folder, after training the agent if this is not finished."""
     environment, timesteps = AGENTS[name]
     rl_clarity.train(folder / name, env_name=environment, timesteps_per_proc=timesteps, **SETTINGS)
     return folder / name / "checkpoint.jd"

@@ -1,4 +1,4 @@
-"""Speed of a page: `python -m benchmarks.page PAGE_DIRECTORY` opens it in Chromium and prints
+"""Measure the speed of a page: `python -m benchmarks.page PAGE_DIRECTORY` opens it in Chromium and prints
 
 - milliseconds until the first image of attribution,
 - milliseconds from a key press to the new image, and the processor time of the page's main thread (median or mean, and
@@ -22,7 +22,8 @@ from playwright.sync_api import CDPSession, Page, sync_playwright
 from scripts.chromium import FLAGS, find_chromium
 
 KEY_PRESSES = 200
-"""Enough for a 95th percentile without the first few, during which the browser compiles the page's code."""
+"""Number of key presses. The first few, during which the browser compiles the page's code, do not change the 95th
+percentile of so many."""
 READY = """() => {
   const names = '[data-testid=attribution-canvas], [data-testid=observation-canvas]';
   const canvases = [...document.querySelectorAll(names)];
@@ -155,7 +156,7 @@ def _pace(
 
 
 def _key_cpu(page: Page, profiler: CDPSession) -> float:
-    """Processor seconds of the page's main thread for one key, which do not depend on what else the machine does."""
+    """Return the processor seconds of the page's main thread for one key, which other load hardly changes."""
     start = task_seconds(profiler)
     page.evaluate(KEYS, 1)
     return task_seconds(profiler) - start
@@ -171,7 +172,7 @@ def _open_all_tracks(page: Page) -> None:
 
 
 def task_seconds(profiler: CDPSession) -> float:
-    """Processor seconds of the page's main thread."""
+    """Return the processor seconds that the page's main thread has taken so far."""
     metrics = profiler.send("Performance.getMetrics")["metrics"]
     return float(next(entry["value"] for entry in metrics if entry["name"] == "TaskDuration"))
 
@@ -190,7 +191,7 @@ def _heap_after_all(page: Page, profiler: CDPSession, address: str, layers: int)
 
 
 def lines(results: dict[str, dict[str, Any]]) -> list[str]:
-    """The results of pages as tables."""
+    """Return the results of pages as tables."""
     return [line for name, result in results.items() for line in (f"-- {name}", *_table(result))]
 
 

@@ -37,11 +37,13 @@ PAGES: Mapping[str, tuple[str, ...]] = {"coinrun": ("2a", "2b"), "fruitbot": ("b
 
 
 class SkippedError(Exception):
-    """A part cannot be measured on this machine."""
+    """Raised if a part cannot be measured on this machine."""
 
 
 def measure_all(names: Sequence[str]) -> dict[str, Any]:
-    """Measure and print parts; return results, seconds, and the machine's speed of convolutions."""
+    """Measure parts, and print their results. Return the results, the seconds of each part, and the machine's speed of
+    convolutions.
+    """
     from rl_clarity.base.quiet import import_keras
 
     import_keras()
@@ -63,7 +65,7 @@ def measure_all(names: Sequence[str]) -> dict[str, Any]:
 
 
 def _measure(name: str, peak: float) -> tuple[dict[str, Any], list[str]]:
-    """The result of a part, and lines to print."""
+    """Measure a part. Return its result, and the lines to print."""
     module = importlib.import_module(f"benchmarks.{name}")
     if name == "accuracy":  # prints as it goes
         return module.main([]) or {}, []

@@ -1,8 +1,8 @@
-"""Cost of explaining an agent, stage by stage.
+"""Measure the cost of explaining an agent, stage by stage.
 
-Each stage is measured on the shipped agent and its samples, in seconds for 256 frames (or observations), and, where
-convolutions bound it, as the fraction of their peak speed, measured in the same run. `default_job` adds the stages up
-for the default job: 8 x 512 frames, 4,096 observations.
+Each stage is measured on the included agent and its samples, in seconds for 256 frames (or observations). Stages that
+are limited by convolutions are also measured as a fraction of the peak speed of convolutions in the same run.
+`default_job` adds up the stages for the default job: 8 x 512 frames, 4,096 observations.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ class Stages:
         self._peak = peak
 
     def enter(self, name: str, work: Callable[[], Any], operations: float = 0.0, times: int = 1) -> None:
-        """Measure `work`, which takes `times` calls for `FRAMES` frames, and so many `operations` per frame."""
+        """Measure a stage that takes `times` calls of `work` for `FRAMES` frames, and `operations` multiply-adds per
+        frame.
+        """
         reset_peak_memory()
         taken = seconds(work) * times * UNIT / FRAMES
         self.found[name] = {"seconds": taken, "peak_memory_mb": peak_memory_mb()}
@@ -106,7 +108,7 @@ def _measure_layer(stages: Stages, agent: Any, layer: Any, varied: np.ndarray) -
 
 
 def repeats(stage: str) -> float:
-    """How many times 256 frames the default job processes in a stage."""
+    """Return how many times 256 frames (or observations) the default job processes in a stage."""
     played, varied = TrajectoriesOptions(), ObservationsOptions()
     frames = played.num_envs * played.num_steps / UNIT
     observations = varied.num_envs * varied.num_obs / UNIT
@@ -122,7 +124,9 @@ def repeats(stage: str) -> float:
 
 
 def default_job(stages: dict[str, dict[str, float]]) -> dict[str, float]:
-    """Seconds of the default job by stage, megabytes, and seconds that its convolutions take at peak speed."""
+    """Return the seconds of the default job by stage, its megabytes, and the seconds that its convolutions take at peak
+    speed.
+    """
     total: dict[str, float] = {}
     written, bound = 0.0, 0.0
     for name, stage in stages.items():
@@ -134,14 +138,14 @@ def default_job(stages: dict[str, dict[str, float]]) -> dict[str, float]:
 
 
 def operations_after(costs: dict[str, int], layer: str) -> int:
-    """Multiply-adds of the layers after the convolution that a layer belongs to."""
+    """Return the multiply-adds of the layers after the convolution that a layer belongs to."""
     scope = layer.rsplit("/", 1)[0]
     last = max(i for i, name in enumerate(costs) if full_name(name).startswith(scope))
     return sum(list(costs.values())[last + 1 :])
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    """Tables of the result."""
+    """Return the result as tables."""
     rows = [f"convolutions: {result['convolution_gmacs']:.0f} billion multiply-adds per second", ""]
     rows.append(f"{'256 frames':22} {'time':>9} {'of job':>7} {'of peak':>8} {'memory':>9} {'written':>9}")
     for name, stage in result["stages"].items():

@@ -1,7 +1,7 @@
-"""What recording costs: PPO of Stable-Baselines3 on Breakout with and without `RecorderCallback`, and a step of
-`Recorder` in a loop over an environment that takes no time.
+"""Measure the cost of recording: Stable-Baselines3's PPO on Breakout with and without `RecorderCallback`, and a step of
+`Recorder` in a loop without an environment.
 
-`python -m benchmarks.recorder`. The variants alternate, and are compared by processor time.
+Run it with `python -m benchmarks.recorder`. The variants alternate, and are compared by processor time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ GOALS = {"every episode (% of training)": 10.0, "every 50th episode (% of traini
 
 
 def measure() -> dict[str, float]:
-    """Processor time of training, and how much recording adds to it, in percent."""
+    """Return the processor time of training, and how much recording adds to it, in percent."""
     import ale_py  # noqa: F401  # registers the Atari games
     from stable_baselines3 import PPO
     from stable_baselines3.common.env_util import make_atari_env
@@ -59,7 +59,7 @@ def measure() -> dict[str, float]:
 
 
 def measure_fast() -> dict[str, float]:
-    """Microseconds that `Recorder.add` takes for a step of one environment, whose observations are vectors or images.
+    """Return the microseconds that `Recorder.add` takes for a step of one environment, for vectors and for images.
 
     An environment such as CartPole takes about 10 microseconds for a step, without a policy.
     """
@@ -88,7 +88,7 @@ def measure_fast() -> dict[str, float]:
 
 
 def lines(result: dict[str, float]) -> list[str]:
-    """The result as a table."""
+    """Return the result as a table."""
     goals = {name: f"   (goal: at most {goal:g})" for name, goal in GOALS.items()}
     return [f"{name:60} {value:8.2f}{goals.get(name, '')}" for name, value in result.items()]
 

@@ -1,6 +1,6 @@
-"""Recordings: what recording costs, how large the files are, and how quickly they are read.
+"""Measure recordings: the time that recording takes, the size of the files, and the time of reading.
 
-`python -m benchmarks.recordings`. Frames are those of CoinRun with random actions.
+Run it with `python -m benchmarks.recordings`. Frames are those of CoinRun with random actions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REPEATS = 5
 
 
 def measure() -> dict[str, float]:
-    """Costs in microseconds, sizes as ratios, and times of reading."""
+    """Return the costs of recording in microseconds, sizes relative to PNG files, and times of reading."""
     observations, frames = _play()
     logits = np.random.default_rng(0).normal(size=(STEPS, 15)).astype(np.float32)
 
@@ -61,12 +61,12 @@ def measure() -> dict[str, float]:
 
 
 def lines(result: dict[str, float]) -> list[str]:
-    """The result as a table."""
+    """Return the result as a table."""
     return [f"{name:40} {value:8.2f}" for name, value in result.items()]
 
 
 def _play() -> tuple[np.ndarray, np.ndarray]:
-    """Observations (T, 64, 64, 3), and rendered frames of the first steps."""
+    """Return observations (T, 64, 64, 3), and rendered frames (T / 4, 512, 512, 3) of the first steps."""
     rng = np.random.default_rng(0)
     observations, frames = [], []
     with closing(make(EnvironmentSpec("procgen", "coinrun"), 1, 0, full_resolution=True)) as environment:
@@ -80,7 +80,9 @@ def _play() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _measure_add(folder: Path, add: Callable[..., None]) -> dict[str, float]:
-    """Microseconds of one step."""
+    """Return the microseconds that `Recorder.add` takes for a step, with and without encoding, and in an episode that
+    is not recorded; and the number of files.
+    """
     processor, clock = [], []
     with Recorder(folder, name=None) as recorder:
         for _ in range(REPEATS):

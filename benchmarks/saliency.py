@@ -1,6 +1,6 @@
-"""Perturbation saliency, compared with as many plain forward passes: time per frame, and the ratio.
+"""Compare perturbation saliency with the same number of plain forward passes: time per frame, and ratio of times.
 
-The ratio is that of processor time, which other programs on the machine hardly change.
+The ratio is that of processor times, which other programs on the machine hardly change.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ REPEATS = 7
 
 
 def measure(frames: int = FRAMES, repeats: int = REPEATS) -> dict[str, Any]:
-    """Milliseconds per frame, masks, and the median ratio to plain forward passes, by network."""
+    """Return, for each network, the number of masks, the milliseconds per frame, and the median ratio to plain forward
+    passes.
+    """
     results = {}
     for name, make in NETWORKS.items():
         agent = make()
@@ -59,7 +61,7 @@ def _seconds(function: Callable[[], object]) -> tuple[float, float]:
 
 
 def _baby_a3c() -> Any:
-    """The network at its published size, with random weights."""
+    """Return an agent of baby-a3c at its published size, with random weights."""
     return baby_a3c.BabyA3CAgent(baby_a3c.build_network(baby_a3c_parameters(), (80, 80, 1)))
 
 
@@ -76,7 +78,7 @@ def _nature() -> Any:
 
 
 def _torch() -> Any:
-    """A convolutional network in PyTorch, with random weights."""
+    """Return an agent with a convolutional network in PyTorch, with random weights."""
     import torch
     from torch import nn
 

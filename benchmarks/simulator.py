@@ -1,7 +1,8 @@
-"""Training step of the simulator: `python -m benchmarks --only simulator`.
+"""Measure a training step of the simulator: `python -m benchmarks --only simulator`.
 
-Its time beside that of its convolutions and dense layers alone, forward and backward, at the machine's peak: the speed
-of a single convolution, measured in turns with it. The frozen agent is a recurrent one for CoinRun (IMPALA, GRU).
+The step's time is compared with the time that its convolutions and dense layers alone, forward and backward, would take
+at the machine's peak. The peak is the speed of a single convolution, measured in turns with the step. The frozen agent
+is recurrent (IMPALA with a GRU), for CoinRun.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ GOAL = 1.5
 
 
 def measure(size: str = "small", batch_size: int = 16, horizon: int = 32) -> dict[str, Any]:
-    """Seconds of a step and of its parts; multiply-adds, and the time that they take at the machine's peak."""
+    """Return the seconds of a step and of reading its batch, its multiply-adds, the machine's peak, and the ratio of
+    the step's time to that of its multiply-adds at the peak.
+    """
     with _fitter(size, batch_size, horizon) as fitter:
         batch, noise = fitter.windows.batch(fitter._rng(1), batch_size), fitter._noise()
         function = fitter._gradient.get_concrete_function(*batch.arrays(), noise)
@@ -55,7 +58,7 @@ def measure(size: str = "small", batch_size: int = 16, horizon: int = 32) -> dic
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    """Lines of the result."""
+    """Return the result as lines of text."""
     return [
         f"{result['size']}, {result['batch_size']} windows of {result['horizon']} steps: {result['seconds']:.2f} s per "
         f"step, {result['reading_seconds']:.2f} s of it for reading the batch",
@@ -65,7 +68,7 @@ def lines(result: dict[str, Any]) -> list[str]:
 
 
 def multiply_adds(graph: Any) -> float:
-    """Multiply-adds of the convolutions and matrix products in a TensorFlow graph, gradients included."""
+    """Return the multiply-adds of the convolutions and matrix products in a TensorFlow graph, including gradients."""
     import tensorflow as tf
 
     options = tf.compat.v1.profiler.ProfileOptionBuilder.float_operation()
@@ -76,7 +79,7 @@ def multiply_adds(graph: Any) -> float:
 
 @contextmanager
 def _fitter(size: str, batch_size: int, horizon: int) -> Iterator[Any]:
-    """A fitter of a new agent, and a recording of noise."""
+    """Provide a `Fitter` for an agent with random weights and a recording of random frames."""
     from rl_clarity import KerasAgent, Recorder, open_recording
     from rl_clarity.formats.architectures import build
     from rl_clarity.world_models.fitting import Fitter

@@ -1,4 +1,4 @@
-"""Startup time: `python -m benchmarks.start`, processor seconds of new processes."""
+"""Measure startup time, in processor seconds of new processes: `python -m benchmarks.start`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CALLS = {
 
 
 def measure() -> dict[str, float]:
-    """Processor seconds of each call, by name."""
+    """Return the processor seconds of each call, by name."""
     return {name: seconds(partial(_call, arguments), REPEATS, _child_seconds) for name, arguments in CALLS.items()}
 
 
@@ -29,13 +29,13 @@ def _call(arguments: list[str]) -> None:
 
 
 def _child_seconds() -> float:
-    """Processor seconds of all ended child processes."""
+    """Return the processor seconds of all child processes that have ended."""
     times = os.times()
     return times.children_user + times.children_system
 
 
 def lines(result: dict[str, float]) -> list[str]:
-    """The result as a table."""
+    """Return the result as a table."""
     return [f"{name:20} {taken:6.2f} s" for name, taken in result.items()]
 
 

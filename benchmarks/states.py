@@ -1,6 +1,7 @@
-"""Analysis of recurrent states: 100,000 steps of an agent with a GRU of 64 units, in time and memory; a map of 20,000.
+"""Measure time and memory of the analysis of 100,000 recurrent states, of a GRU of 64 units, and of a map of 20,000.
 
-`python -m benchmarks --only states`. States are a noisy nonlinear oscillation; the network has random weights.
+Run it with `python -m benchmarks --only states`. States are a noisy nonlinear oscillation; the network has random
+weights.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from rl_clarity.states.analysis import analyze_states
 STEPS, EPISODE, MAPPED = 100_000, 400, 20_000
 UNITS, ACTIONS, SIDE = 64, 15, 64
 SECONDS, GIGABYTES = 60, 2
-"""Limits on two cores."""
+"""Limits of the analysis on two cores."""
 
 
 def measure(steps: int = STEPS) -> dict[str, float]:
-    """Seconds of the analysis, and the process's largest memory in GB."""
+    """Return the seconds of the analysis and of the map, and the peak memory of the process in GB."""
     network = build("impala", (SIDE, SIDE, 3), ACTIONS, {"emb_size": UNITS, "gru_units": UNITS})
     with tempfile.TemporaryDirectory() as folder:
         recording = write_recording(Path(folder) / "recording", steps)
@@ -49,7 +50,7 @@ def measure(steps: int = STEPS) -> dict[str, float]:
 
 
 def write_recording(folder: Path, steps: int) -> Recording:
-    """Write episodes of 400 steps with frames that a moving square is drawn in."""
+    """Write episodes of 400 steps, whose frames show a moving square."""
     rng = np.random.default_rng(0)
     angles = rng.uniform(0.02, 0.5, UNITS // 2)
     rotation = np.kron(np.diag(np.cos(angles)), np.eye(2)) + np.kron(np.diag(np.sin(angles)), [[0, 1], [-1, 0]])
@@ -75,7 +76,7 @@ def write_recording(folder: Path, steps: int) -> Recording:
 
 
 def lines(result: Mapping[str, float]) -> list[str]:
-    """What to print."""
+    """Return the result as lines of text."""
     return [
         f"{result['steps']:,.0f} steps: {result['seconds']:.1f} s (at most {SECONDS} s on two cores), "
         f"{result['processor seconds']:.1f} s of processor time, "

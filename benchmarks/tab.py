@@ -1,8 +1,9 @@
-"""Speed of the page of recordings: `python -m benchmarks.tab`, with `rl-clarity serve` in Chromium.
+"""Measure the speed of the page of recordings, with `rl-clarity serve` in Chromium: `python -m benchmarks.tab`.
 
-It lists 50 episodes of 1,000 steps, shows the first frame of one, and draws a state map of 20,000 points while an
-episode plays and the pointer moves over the map. It shows the first frame of 50 runs with 40 episodes each, also in
-TensorBoard, and an episode of 100,000 steps, of which it reports the memory of the page's script.
+The page lists 50 episodes of 1,000 steps, shows the first frame of an episode, and draws a state map of 20,000 points
+while an episode plays and the pointer moves over the map. Other measurements are the first frame of an episode among 50
+runs of 40 episodes each, on the page and in TensorBoard, and the memory of the page's script for an episode of 100,000
+steps.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ MOVE = """async (seconds) => {
 
 
 def measure() -> dict[str, float]:
-    """Milliseconds, and frames a second; without Chromium, only what needs none."""
+    """Return milliseconds, frames per second and megabytes; without Chromium, only the times of listing."""
     with tempfile.TemporaryDirectory() as name:
         logdir = Path(name)
         _record(logdir / "long", EPISODES)
@@ -88,7 +89,7 @@ def measure() -> dict[str, float]:
 
 
 def _measure_many(program: str) -> dict[str, float]:
-    """Times of a log directory of many runs, and the memory of a long episode."""
+    """Return the times of a log directory with many runs, and the memory of a long episode."""
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         many, long = Path(name) / "many", Path(name) / "long"
         for run in range(RUNS):
@@ -122,7 +123,7 @@ def _measure_many(program: str) -> dict[str, float]:
 
 @contextmanager
 def _tensorboard(logdir: Path) -> Iterator[str]:
-    """Run TensorBoard on a log directory; yields the address, with a slash at the end."""
+    """Run TensorBoard on a log directory. Yield its address, which ends in a slash."""
     command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(logdir), "--port", "0"]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert running.stdout is not None
@@ -135,7 +136,7 @@ def _tensorboard(logdir: Path) -> Iterator[str]:
 
 
 def lines(result: dict[str, float]) -> list[str]:
-    """The result as a table."""
+    """Return the result as a table."""
     goals = {name: f"   (goal: {goal})" for name, goal in GOALS.items()}
     return [f"{name:50} {value:8.1f}{goals.get(name, '')}" for name, value in result.items()]
 
@@ -159,7 +160,7 @@ def _record(directory: Path, episodes: int, steps: int = STEPS) -> None:
 
 
 def _list(logdir: Path) -> float:
-    """Milliseconds until a viewer that was just started knows all episodes."""
+    """Return the milliseconds until a viewer that was just started knows all episodes."""
     times = []
     for _ in range(ROUNDS):
         start = time.perf_counter()
@@ -185,7 +186,7 @@ def _page(logdir: Path) -> RecordingsPage:
 
 @contextmanager
 def served(logdir: Path) -> Iterator[str]:
-    """Serve a log directory; yields the address."""
+    """Serve a log directory. Yield the address."""
     from rl_clarity.viewer.server import make_server
 
     addresses: list[str] = []
@@ -197,7 +198,9 @@ def served(logdir: Path) -> Iterator[str]:
 
 
 def _first_frame(page: Page, address: str, run: str = "long") -> float:
-    """Milliseconds from opening the page until it shows a frame. The server has not read this episode before."""
+    """Return the milliseconds from opening the page until it shows a frame of an episode that the server has not read
+    before.
+    """
     times = []
     for episode in range(ROUNDS + 1):
         page.goto("about:blank")
@@ -209,7 +212,7 @@ def _first_frame(page: Page, address: str, run: str = "long") -> float:
 
 
 def _pace(page: Page, address: str) -> dict[str, float]:
-    """Frames a second that the browser draws while an episode plays and the pointer moves over its map."""
+    """Return the frames per second that the browser draws while an episode plays and the pointer moves over its map."""
     page.goto(f"{address}#episode=mapped~0")
     page.wait_for_function(SHOWN)
     if page.get_by_test_id("tour-skip").count():

@@ -1,4 +1,4 @@
-"""Speed of training: steps per second, time by activity, and the fraction of the machine's peak.
+"""Measure the speed of training: steps per second, time by activity, and the fraction of the machine's peak.
 
 python -m benchmarks.training [--env-name coinrun --cnn clear --precision bfloat16 --use-lstm ...]
 
@@ -36,7 +36,7 @@ class Settings:
     precision: str = "float32"
     use_lstm: bool = False
     updates: int = 3
-    """Measured updates, after one that compiles."""
+    """Number of measured updates, after one that compiles."""
 
 
 def main() -> None:
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def measure(settings: Settings | None = None) -> dict[str, Any]:
-    """Steps per second, fractions of time by activity, operations per second and their peak."""
+    """Return steps per second, shares of time by activity, operations per second, their peak, and peak memory."""
     settings = settings or Settings()
     fields = asdict(settings)
     del fields["updates"]
@@ -70,7 +70,7 @@ def measure(settings: Settings | None = None) -> dict[str, Any]:
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    """Lines of the result."""
+    """Return the result as lines of text."""
     settings, shares = result["settings"], result["shares"]
     done, peak = result["operations_per_second"], result["peak_operations_per_second"]
     memory = " + LSTM" if settings["use_lstm"] else ""
@@ -91,16 +91,17 @@ def measured_updates(trainer: Trainer, count: int) -> list[Mapping[str, Any]]:
 
 
 def operations_per_step(model: Any, epochs: int) -> float:
-    """Multiplications and additions of convolutions and matrix products, for acting once and learning `epochs` times.
+    """Return the number of multiplications and additions in convolutions and matrix products for each step, which is
+    played once and learned from `epochs` times.
 
-    Learning is a forward pass, the gradients of kernels and, except in the first layer, of inputs.
+    Learning takes a forward pass and the gradients of kernels and, except in the first layer, of inputs.
     """
     forward = [2.0 * multiply_adds(layer) for layer in model.layers if getattr(layer, "kernel", None) is not None]
     return sum(forward) + epochs * (3 * sum(forward) - forward[0])
 
 
 def multiply_adds(layer: Any) -> float:
-    """Multiply-adds per observation: each weight is used once at each position of the output."""
+    """Return the multiply-adds per observation: each weight is used once at each position of the output."""
     return float(math.prod(layer.output.shape[1:-1]) * math.prod(layer.kernel.shape))
 
 

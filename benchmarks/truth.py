@@ -1,8 +1,8 @@
-"""Do explanations predict measured effects? Attribution and saliency of included agents, against effects of objects.
+"""Measure how well explanations predict effects: attribution and saliency of included agents, and effects of objects.
 
 `python -m benchmarks.truth` measures what is missing in `benchmarks/truth.json`, which takes hours on two cores and can
-be stopped at any time; `--write` writes docs/truth.md from it. Every agent plays two samples with different levels and
-seeds: one to choose a layer and a baseline with, and one to judge the choice.
+be stopped at any time; `--write` writes docs/truth.md from this file. Every agent plays two samples with different
+levels and seeds: one to choose a layer and a baseline, and one to judge the choice.
 """
 
 from __future__ import annotations
@@ -39,24 +39,25 @@ RESULTS = Path(__file__).with_name("truth.json")
 AGENTS = ("coinrun-7.9", "coinrun-early", "fruitbot", "coinrun-gru", "starpilot-lstm", "breakout-series/checkpoint-60")
 """Included agents; those whose environment cannot be edited are skipped."""
 MINIGRID = "minigrid/"
-"""Beginning of the names of the agents of `benchmarks.minigrid`."""
+"""Prefix of the names of the agents of `benchmarks.minigrid`."""
 MINIGRID_AGENTS = (f"{MINIGRID}doorkey", f"{MINIGRID}lava")
 SAMPLES = {"choice": 101, "judgment": 202}
 """Seed of the levels and actions of each sample."""
 EPISODES, STEPS = 16, 8
 OUTPUTS = ("value", "greedy")
 POINTS = 6
-"""Points on the path from a baseline, by graded midpoints."""
+"""Number of points on the path from a baseline (graded midpoints)."""
 EXPECTED_POINTS = 8
-"""Points, and observations, of the baseline "expected"."""
+"""Number of points, and of observations, for the baseline "expected"."""
 EXPECTED_OBSERVATIONS = 8
-"""Observations from each of which a whole path begins, in the group "tried"."""
+"""Number of observations from each of which a complete path begins, in the group "tried"."""
 PATHS = 8
-"""Random paths in reduced channels, in the group "tried"."""
+"""Number of random paths in reduced channels, in the group "tried"."""
 DIGITS = 4
 
 Maps = Iterator[tuple[dict[str, Any], np.ndarray]]
-"""What a map is (`method`, `layer`, `baseline`), and the maps (S, M, h, w) of `OUTPUTS`; NaN for an output without."""
+"""Descriptions of maps (`method`, `layer`, `baseline`), with the maps (S, M, h, w) of the S `OUTPUTS` for M frames.
+Maps are NaN for an output that the method does not explain."""
 
 
 class Sample:
@@ -71,7 +72,7 @@ class Sample:
         self.layers = {"input": "input"} | {layer.name: layer.site.name for layer in choose_layers(agent)}
 
     def rows(self, what: Mapping[str, Any], maps: np.ndarray) -> Iterator[dict[str, Any]]:
-        """Yield a row of the results for each output."""
+        """Yield a row of the results for each output that the maps explain."""
         for output, values in zip(OUTPUTS, maps, strict=True):
             if not np.isnan(values).any():
                 effects = self.effects[output]
@@ -84,7 +85,7 @@ class Sample:
 
 
 def numbers(agreement: Agreement) -> dict[str, Any]:
-    """Return an agreement as rounded numbers; types without their intervals."""
+    """Return an agreement as rounded numbers. Those of each type of object have no intervals."""
     values = asdict(agreement)
     result = {name: values[name] for name in ("count", "large", "episodes")}
     result["threshold"] = _rounded(agreement.threshold)
@@ -98,7 +99,7 @@ def numbers(agreement: Agreement) -> dict[str, Any]:
 
 
 def attributions(sample: Sample, baselines: Collection[str], layers: slice = slice(None)) -> Maps:
-    """Yield integrated gradients of layers, of all by default, from each baseline; the first layer is the input."""
+    """Yield integrated gradients of layers from each baseline. By default these are all layers, the input first."""
     for name, site in list(sample.layers.items())[layers]:
         for baseline in baselines:
             if (name, baseline) != ("input", "zero-layer"):  # which is the same as zero-input
@@ -115,14 +116,14 @@ def random_attributions(sample: Sample) -> Maps:
 
 
 def _attribution(sample: Sample, agent: Agent, site: str, baseline: str) -> np.ndarray:
-    """Return maps (S, M, h, w)."""
+    """Return maps (S, M, h, w) of integrated gradients."""
     points, rule = (EXPECTED_POINTS, "midpoint") if baseline == "expected" else (POINTS, "graded-midpoint")
     options: dict[str, Any] = {"steps": points, "quadrature": rule, "state": sample.state, "baseline": baseline}
     return attribute(agent, sample.observations, site, sample.scores, **options).values.sum(axis=-1)
 
 
 def tried(sample: Sample) -> Maps:
-    """Yield attribution of the value to the finest layer at many times the cost: along paths in reduced channels, and
+    """Yield more expensive attribution of the value to the finest layer: along several paths in reduced channels, and
     from each of several observations."""
     agent, (name, site) = sample.agent, list(sample.layers.items())[1]
     observations, state, score = sample.observations, sample.state, sample.scores[:1]
@@ -146,12 +147,14 @@ def tried(sample: Sample) -> Maps:
 
 
 def _value_only(maps: np.ndarray) -> np.ndarray:
-    """Return maps (2, M, h, w) of `OUTPUTS` for those of the value (M, h, w)."""
+    """Return maps (2, M, h, w) of `OUTPUTS` from maps (M, h, w) of the value; NaN for the other output."""
     return np.stack([maps, np.full_like(maps, np.nan)])
 
 
 def automatic(sample: Sample) -> Iterator[dict[str, Any]]:
-    """Yield the row of the baseline that a page would choose by this sample, with the intervals of advantages."""
+    """Yield the row of the baseline that a page would choose from this sample, with the intervals of the advantages of
+    the candidates.
+    """
     effects = sample.effects["value"]
     name, site = list(sample.layers.items())[1]
     predictions = {one: effects.predictions(_attribution(sample, sample.agent, site, one)[0]) for one in CANDIDATES}
@@ -167,7 +170,7 @@ def automatic(sample: Sample) -> Iterator[dict[str, Any]]:
 
 
 def gradients(sample: Sample) -> Maps:
-    """Yield the saliency methods that are made of gradients of the input."""
+    """Yield the saliency methods that are based on gradients with respect to the input."""
     for name in METHODS:
         method = METHODS.get(name)
         if not method.is_grid:
@@ -179,7 +182,7 @@ def gradients(sample: Sample) -> Maps:
 def perturbations(sample: Sample) -> Maps:
     """Yield perturbation, with and without sign, and SARFA (Puri et al., Explain Your Move, 2020; arXiv 1912.12191).
 
-    All are made of the same changes of the logits where the observation is blurred.
+    All are computed from the same changes of the outputs when positions of the observation are blurred.
     """
     agent, best = sample.agent, _logits(sample).argmax(axis=1)
     outputs: list[SaliencyOutput] = ["value", *range(agent.num_actions)]
@@ -201,7 +204,8 @@ def _logits(sample: Sample) -> np.ndarray:
 
 
 def sarfa(logits: np.ndarray, changes: np.ndarray) -> np.ndarray:
-    """Return SARFA's saliency (M, gh, gw) of the best action, from changes of the logits (M, gh, gw, A).
+    """Return SARFA's saliency (M, gh, gw) of the best action, on a grid of gh x gw positions, from changes of the
+    logits (M, gh, gw, A).
 
     It is the harmonic mean of the drop of the action's probability, and of 1 / (1 + the divergence between the
     distributions over the other actions).
@@ -225,7 +229,7 @@ def _softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def peers(sample: Sample) -> Maps:
-    """Yield methods of Captum, for the value."""
+    """Yield Captum's methods, for the value only."""
     from benchmarks.truth_peers import captum_maps
 
     for what, maps in captum_maps(sample.agent, sample.observations, sample.state, sample.scores[:1]):
@@ -233,7 +237,7 @@ def peers(sample: Sample) -> Maps:
 
 
 def _table(maps: Callable[[Sample], Maps]) -> Callable[[Sample], Iterator[dict[str, Any]]]:
-    """Return a function that yields the rows of maps."""
+    """Return a function that yields the rows of the results for maps."""
     return lambda sample: (row for what, values in maps(sample) for row in sample.rows(what, values))
 
 
@@ -256,7 +260,7 @@ GROUPS: Mapping[str, Callable[[Sample], Iterator[dict[str, Any]]]] = {
 
 
 def load(name: str, minigrid: Path) -> Agent:
-    """Return an agent; those of MiniGrid are trained in a folder, unless they are there."""
+    """Return an agent. Agents of MiniGrid are loaded from the folder `minigrid`, after training them if necessary."""
     if not name.startswith(MINIGRID):
         return rl_clarity.load_agent(f"models:{name}")
     from benchmarks.minigrid import trained

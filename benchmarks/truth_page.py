@@ -1,4 +1,4 @@
-"""Writes docs/truth.md, and a line of each agent's card, from the results of `benchmarks.truth`."""
+"""Write docs/truth.md, and a line of each agent's card, from the results of `benchmarks.truth`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rl_clarity.analyses.attribution.baselines import DEFAULT_BASELINE
 PAGE = Path(__file__).parents[1] / "docs" / "truth.md"
 CARDS = Path(__file__).parents[1] / "models"
 HEADING = "## Can saliency maps of this agent be trusted?\n"
-"""Heading of a card's section in which the line is."""
+"""Heading of the section of a card that contains this line."""
 LINE = re.compile(r"Attribution at layer `.*, with which its page opens, .*\n\n")
 """The line of a card."""
 CHOICE, JUDGMENT = "choice", "judgment"
@@ -31,7 +31,7 @@ CONTROLS = {
     "random_weights": "control: random weights, integrated gradients",
 }
 GOAL = (0.75, 0.9)
-"""Correlation and share of right signs that explanations should reach."""
+"""Correlation, and share of right signs, that explanations should reach."""
 TOLERANCE = 0.02
 METHODS = {
     "input_integrated_gradients": "input gradients, integrated",
@@ -82,7 +82,7 @@ TRIED = {
     "signed_perturbation": "signed perturbation of the input",
     "captum_occlusion": "Captum, Occlusion",
 }
-"""Other explanations that are compared at the layer that the page opens with."""
+"""Other explanations that are compared with attribution to the layer with which the page opens."""
 FINEST = """With `attribution.baseline="auto"`, the default of pages, `blur`, `narrow-blur`, `zero-input` and `mean` are
 compared with the effects in half of the episodes; another one than `blur` is chosen if the mean of its correlation and
 its share of right signs is larger, by more than the noise between episodes (95 %). Here `auto` chooses in the first
@@ -102,7 +102,7 @@ Row = Mapping[str, Any]
 
 
 def write(results: Mapping[str, Entry]) -> None:
-    """Write the page and the lines of cards from finished results."""
+    """Write the page, and the lines of the cards of agents whose results are complete."""
     PAGE.write_text(page(results))
     for name, entry in results.items():
         card = CARDS / f"{name}.md"
@@ -113,20 +113,20 @@ def write(results: Mapping[str, Entry]) -> None:
 
 
 def opening_row(entry: Entry) -> Row:
-    """Return the judgment of the attribution with which an agent's page opens: the finest layer, from the baseline that
-    `auto` chooses in the first sample.
+    """Return the row of the second sample for the attribution with which an agent's page opens: to the finest layer,
+    from the baseline that `auto` chooses in the first sample.
     """
     return layer_rows(rows(entry, JUDGMENT), baseline=chosen_baseline(entry))[0]
 
 
 def chosen_baseline(entry: Entry) -> str:
-    """Return the baseline that a page chooses by the first sample."""
+    """Return the baseline that a page chooses from the first sample."""
     chosen = [str(row["baseline"]) for row in rows(entry, CHOICE) if row["method"] == "auto"]
     return chosen[0] if chosen else DEFAULT_BASELINE
 
 
 def card_line(entry: Entry) -> str:
-    """Return the line of a card about the attribution with which the agent's page opens, with a blank line."""
+    """Return the line of a card about the attribution with which the agent's page opens, followed by a blank line."""
     row = opening_row(entry)
     return (
         f"Attribution at layer `{row['layer']}` from the baseline `{row['baseline']}`, with which its page opens, "
@@ -137,7 +137,7 @@ def card_line(entry: Entry) -> str:
 
 
 def page(results: Mapping[str, Entry]) -> str:
-    """Return the page. Agents without both samples are left out."""
+    """Return the text of the page. Agents without results for both samples are left out."""
     agents = {name: entry for name, entry in results.items() if _finished(entry)}
     parts = [INTRODUCTION, "## All agents\n", _summary(agents), "## Baselines\n", _baselines(agents)]
     parts += ["## At the layer that the page opens with\n", _finest(agents)]
@@ -151,12 +151,12 @@ def _finished(entry: Entry) -> bool:
 
 
 def rows(entry: Entry, sample: str, output: str = "value") -> list[Row]:
-    """Return all rows of an output."""
+    """Return all rows of a sample for an output."""
     return [row for group in entry[sample]["groups"].values() for row in group if row["output"] == output]
 
 
 def find(among: Iterable[Row], row: Row) -> Row | None:
-    """Return the row of the same method, layer and baseline."""
+    """Return the row among others that has the same method, layer, baseline and output; None if there is none."""
     key = _key(row)
     return next((other for other in among if _key(other) == key), None)
 
@@ -168,7 +168,9 @@ def best(among: Iterable[Row]) -> Row | None:
 
 
 def layer_rows(among: Iterable[Row], layer: str | None = None, baseline: str | None = None) -> list[Row]:
-    """Return the rows of integrated gradients of layers, without the input."""
+    """Return the rows of integrated gradients of a layer from a baseline; by default, of all layers except the input,
+    from all baselines.
+    """
     return [
         row
         for row in among
@@ -180,14 +182,16 @@ def layer_rows(among: Iterable[Row], layer: str | None = None, baseline: str | N
 
 
 def judged(entry: Entry, choose: Sequence[Row]) -> Row | None:
-    """Return the judgment of the row that is best in the sample for choosing, of those that the other one has."""
+    """Choose the best row in the first sample, of those that the second sample also has. Return its row in the second
+    sample.
+    """
     judgments = rows(entry, JUDGMENT)
     chosen = best([row for row in choose if find(judgments, row) is not None])
     return None if chosen is None else find(judgments, chosen)
 
 
 def estimate(numbers: Sequence[float | None]) -> str:
-    """Return a number with its interval."""
+    """Return a number with its interval as text."""
     if numbers[0] is None:
         return ""
     bounds = "" if numbers[1] is None else f" ({_short(numbers[1])} to {_short(numbers[2])})"
@@ -195,14 +199,14 @@ def estimate(numbers: Sequence[float | None]) -> str:
 
 
 def agreement_text(row: Row | None) -> str:
-    """Return correlation and right signs of a row, without intervals."""
+    """Return the correlation and the share of right signs of a row as text, without intervals."""
     if row is None:
         return ""
     return f"{_short(row['correlation'][0])} / {_short(row['signs'][0])}"
 
 
 def _short(number: float | None) -> str:
-    """Return a number from -1 to 1 with two digits, as .83."""
+    """Return a number from -1 to 1 as text with two decimals, such as .83."""
     if number is None:
         return "–"
     text = f"{number:.2f}"
@@ -270,7 +274,9 @@ def _summary(agents: Mapping[str, Entry]) -> str:
 
 
 def _judged_of(entry: Entry, methods: Collection[str]) -> Row | None:
-    """Return the judgment of the best of some methods; the best in that sample, if only it has been measured."""
+    """Return the row in the second sample of the method that is best in the first sample. If the methods were only
+    measured in the second sample, return the best row there.
+    """
     choose, judge = ([row for row in rows(entry, one) if row["method"] in methods] for one in (CHOICE, JUDGMENT))
     return judged(entry, choose) if choose else best(judge)
 
@@ -296,7 +302,7 @@ def _baselines(agents: Mapping[str, Entry]) -> str:
 
 
 def _finest(agents: Mapping[str, Entry]) -> str:
-    """Return what was tried at the finest layer: all baselines, more expensive attribution, and occlusion."""
+    """Return the section about the finest layer: all baselines, more expensive attribution, and occlusion."""
     values = {name: rows(entry, JUDGMENT) for name, entry in agents.items()}
     finest = {name: layer_rows(among)[0]["layer"] for name, among in values.items()}
     found: dict[str, list[Row | None]] = {"`auto`": [opening_row(entry) for entry in agents.values()]}
@@ -314,7 +320,7 @@ def _finest(agents: Mapping[str, Entry]) -> str:
 
 
 def _choices(agents: Mapping[str, Entry]) -> str:
-    """Return by how much the chosen baselines are better in both samples."""
+    """Return text about how much better than the default the chosen baselines are, in both samples."""
     texts = []
     for name, entry in agents.items():
         row = next((row for row in rows(entry, CHOICE) if row["method"] == "auto"), None)
@@ -362,7 +368,7 @@ def _agent(name: str, entry: Entry) -> str:
 
 
 def _method_lines(entry: Entry, chosen: Row) -> list[list[str]]:
-    """Return the lines of the chosen attribution, and of everything that is not an attribution of a layer."""
+    """Return the table's lines for the chosen attribution, and for all methods other than attribution to a layer."""
     found = {output: rows(entry, JUDGMENT, output) for output in OUTPUTS}
     random = [row for row in found["value"] if row["method"] == "random_weights"]
     shown: list[tuple[str, Row]] = [(f"integrated gradients of {chosen['layer']}, {chosen['baseline']}", chosen)]

@@ -1,4 +1,4 @@
-"""Captum's methods on agents of any framework: the agent's outputs and gradients are a function of PyTorch."""
+"""Captum's methods for agents of any framework: the agent's outputs and gradients are wrapped as a PyTorch function."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ from rl_clarity.analyses.attribution.saliency import head_columns, network_input
 
 POINTS = 16
 SAMPLES = 16
-"""Noisy samples of each observation, for GradientSHAP."""
+"""Number of noisy samples of each observation, for GradientSHAP."""
 REFERENCES = 32
-"""Observations that are GradientSHAP's baselines."""
+"""Number of observations that are GradientSHAP's baselines."""
 NOISE = 0.09
 """Standard deviation of GradientSHAP's noise, as in Captum's tutorials."""
 WINDOW, STRIDE = 8, 4
-"""Size and distance of Occlusion's windows, for observations of 64 pixels."""
+"""Size and stride of Occlusion's windows, in pixels, for observations of 64 pixels."""
 FRAMES = 16
-"""Observations that are explained together."""
+"""Number of observations that are explained in a batch."""
 
 
 def captum_maps(
     agent: Agent, observations: np.ndarray, state: State, scores: Sequence[Score]
 ) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
-    """Yield Captum's integrated gradients, GradientSHAP and Occlusion of S scores, with maps (S, M, H, W)."""
+    """Yield Captum's integrated gradients, GradientSHAP and Occlusion: the name of the method, and its maps (S, M, H,
+    W) of S scores.
+    """
     import torch
     from captum.attr import GradientShap, IntegratedGradients, Occlusion
 
@@ -66,7 +68,9 @@ def captum_maps(
 
 
 def _function(agent: Agent, observations: np.ndarray, state: State, score: Score) -> Any:
-    """Return a function of images (B, C, H, W), and of the rows (B,) of their observations, with the score (B,)."""
+    """Return a differentiable function from images (B, C, H, W), and the rows (B,) of their observations, to the score
+    (B,).
+    """
     import torch
 
     def at(rows: np.ndarray) -> tuple[np.ndarray, State, Score]:
@@ -96,7 +100,7 @@ def _function(agent: Agent, observations: np.ndarray, state: State, score: Score
 
 
 def _at_rows(score: Score, rows: np.ndarray) -> Score:
-    """Return the score with arrays of weights taken at rows."""
+    """Return the score with only these rows of its arrays of weights."""
     if not isinstance(score, dict):
         return score
     return {term: weight if np.ndim(weight) == 0 else np.asarray(weight)[rows] for term, weight in score.items()}

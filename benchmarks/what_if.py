@@ -1,9 +1,9 @@
-"""Milliseconds of the panel What if, with the network beside a page that is opened from a file:
-`python -m benchmarks.what_if`.
+"""Measure the panel What if of a page that is opened from a file, with its network: `python -m benchmarks.what_if`.
 
-Each change paints a box of another color over the observation, for which onnxruntime-web computes the network once, in
-Chromium, with WebAssembly and one thread. Also measured are the time until the answer is drawn, the processor time of
-the page's main thread for it, and onnxruntime in Python with one thread. The load of the machine is printed with them.
+Each change paints a box of another color over the observation. For it, onnxruntime-web evaluates the network once, in
+Chromium, with WebAssembly and one thread; this forward pass is measured in milliseconds. Also measured are the time
+until the answer is drawn, the processor time of the page's main thread for it, and onnxruntime in Python with one
+thread. The load of the machine is printed with them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from scripts.chromium import FLAGS, find_chromium
 AGENTS = {"coinrun": ("clear", "2b"), "fruitbot": ("impala", "block2"), "starpilot-lstm": ("nature + LSTM", "Relu_1")}
 """The network of each agent, and the layer that its page shows."""
 GOALS_MS = {"clear": 60.0}
-"""The longest median of a forward pass, by network."""
+"""Largest median time of a forward pass, in milliseconds, by network."""
 CHANGES = 40
 STEPS = 40
 
@@ -69,7 +69,7 @@ CHANGE = """async (edit) => {
 
 
 def measure() -> dict[str, Any]:
-    """Times of each agent's page, those of onnxruntime in Python, and the load of the machine beside it."""
+    """Return, for each agent, the times of its page, that of onnxruntime in Python, and the load of the machine."""
     from benchmarks.parts import SkippedError
     from rl_clarity.pages.browser_runtime import missing_file
 
@@ -105,7 +105,9 @@ def _write_page(folder: Path, model: str, layer: str) -> bytes:
 
 
 def _answers(page: Page, folder: Path) -> dict[str, float]:
-    """Times until the panel's first answer, of the forward passes after changes, and until their answers are drawn."""
+    """Return the times until the panel's first answer, of the forward passes after changes, and until their answers are
+    drawn.
+    """
     profiler = page.context.new_cdp_session(page)
     profiler.send("Performance.enable", {"timeDomain": "threadTicks"})
     page.add_init_script(TIME_SESSIONS)
@@ -132,7 +134,7 @@ def _answers(page: Page, folder: Path) -> dict[str, float]:
 
 
 def _python(content: bytes) -> float:
-    """Milliseconds of onnxruntime in Python, with one thread and one observation."""
+    """Return the milliseconds of a forward pass of onnxruntime in Python, with one thread and one observation."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -149,7 +151,7 @@ def _python(content: bytes) -> float:
 
 
 def lines(results: dict[str, Any]) -> list[str]:
-    """The results as a table."""
+    """Return the results as a table."""
     rows = [
         f"medians and 95th percentiles of {CHANGES} changes, in milliseconds",
         f"{'agent':16} {'network':14} {'opened':>7} {'forward':>9} {'p95':>6} {'Python':>7} {'ratio':>6} "

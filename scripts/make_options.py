@@ -88,7 +88,7 @@ def part_sections(command: str, kind: type, original: Mapping[str, Any] | None =
 
 
 def title(options: type) -> str:
-    """Return the first sentence of the class's docstring, in lower case, as part of a heading."""
+    """Return the first sentence of the class's docstring, without the capital letter, as part of a heading."""
     text = (options.__doc__ or "").split(".")[0]
     return text[0].lower() + text[1:]
 

@@ -1,4 +1,4 @@
-"""Train a series of checkpoints, and ship it: select checkpoints, evaluate them, and write them with a card to `models/`.
+"""Train a series of checkpoints, and ship it: select and evaluate checkpoints, and write them with a card to `models/`.
 
     python -m scripts.make_series train out/breakout-series
     python -m scripts.make_series ship out/breakout-series breakout-series --machine "2 cores of ..."

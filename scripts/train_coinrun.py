@@ -1,4 +1,4 @@
-"""Train the agent `coinrun`: a network imitates a searcher, which looks ahead in the game, and then learns from rewards.
+"""Train the agent `coinrun`: a network imitates a searcher that looks ahead in the game, and then learns from rewards.
 
     python -m scripts.train_coinrun WORK
 

@@ -52,8 +52,8 @@ class TorchAgent(BatchedAgent):
             `torch.compile`, the original module is used
         observation_shape: (H, W, C) of one observation. For a module that takes a dictionary, the shapes of its entries
             by name. The largest entry with three axes is the image, (H, W, C), which is explained. The others are held
-            inputs of any shape in float32, the last arrays of the agent's state. For vectors of n numbers of any range, the
-            shape is (n,); the module gets them unchanged, (B, n)
+            inputs of any shape in float32, the last arrays of the agent's state. For vectors of n numbers of any range,
+            the shape is (n,); the module gets them unchanged, (B, n)
         metadata: facts about the agent, such as `env_name` and `gamma`
         heads: names of the module's outputs, in its order: `policy_logits` and `values`, `policy_logits` alone, or
             `q_values`, with None for each output to leave out. By default they are inferred from the outputs' names or

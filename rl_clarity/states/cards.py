@@ -158,12 +158,12 @@ def find_behaviors(
 
     A behavior is a cluster (k-means) of the principal components of standardized feature vectors
 
-        [v(t), v(t) - v(t + 2), v(t) - v(t + 4), v(t) - v(t + 6)],    where v(t) is the state before step t.
+        [v(t), v(t) - v(t + 2), v(t) - v(t + 4), v(t) - v(t + 6)],    where v(t) is the state before step t,
 
-    All steps are used that at least 6 more steps of their episode follow, except steps before the state first changes
-    in an episode. The statistics of K behaviors are `components` (K, D), the mean coordinates at t; `actions` (K,
-    actions), the frequency of each action at t; and `clips` (K, 8), rows of the steps nearest to the cluster's center,
-    each from a different episode, -1 where there are fewer. With too few steps, all results are empty.
+    of all steps t with at least 6 more steps after them in their episode, except steps before the state first changes.
+    The statistics of K behaviors are `components` (K, D), the mean coordinates at t; `actions` (K, actions), the
+    frequency of each action at t; and `clips` (K, 8), rows of the steps nearest to the cluster's center, each from a
+    different episode, -1 where there are fewer. With too few steps, all results are empty.
     """
     rows = data.changed_rows
     rows = rows[(data.length - data.time)[rows] > max(BEHAVIOR_LAGS)]
@@ -216,7 +216,7 @@ def map_colors(data: StateData, coordinates: np.ndarray, clusters: Mapping[str, 
 
 
 def ends_of_episodes(data: StateData) -> list[str]:
-    """Return the distinct causes by which episodes of the recording ended. The map color `end` is an index of these."""
+    """Return the distinct causes of ends of episodes. The map color `end` contains indices into this list."""
     return sorted({*_ends(data)})
 
 

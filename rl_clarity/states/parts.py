@@ -82,7 +82,7 @@ class FittedStates:
         return self.agent if is_whole else None
 
     def arrays(self) -> Arrays:
-        """Return `coordinates`, `episode`, `time`, and `cluster.METHOD`."""
+        """Return the arrays `coordinates`, `episode`, `time` and `cluster.METHOD` of `StateAnalysis`."""
         arrays = {"coordinates": self.coordinates, "episode": self.data.episode, "time": self.data.time}
         return arrays | {f"cluster.{method}": cluster.labels for method, cluster in self.clusters.items()}
 

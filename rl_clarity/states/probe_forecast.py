@@ -90,7 +90,7 @@ def forecast_probes(
         report(0.5)
         of_use = measure(use_pieces(agent, data, amount, play)) if use else 0
     forecast = Forecast.of_seconds("probes", seconds)
-    note = f"The use of a label is measured if it is known, which takes {duration(of_use / len(found))} for each."
+    note = f"For each label that the agent knows, measuring its use takes {duration(of_use / len(found))} more."
     return replace(forecast, at_most=seconds + of_use, notes=(note,)) if use else forecast
 
 

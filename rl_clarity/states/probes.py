@@ -134,8 +134,12 @@ class Probes:
         return len(self.probes)
 
     def __getitem__(self, label: str) -> Probe:
-        """Return the probe of a label."""
-        return next(one for one in self.probes if one.label == label)
+        """Return the probe of a label. Raises KeyError for a label that was not probed."""
+        try:
+            return next(one for one in self.probes if one.label == label)
+        except StopIteration:
+            reason = self.skipped.get(label) or f"probed: {', '.join(one.label for one in self.probes)}"
+            raise KeyError(f"{label!r} was not probed ({reason})") from None
 
     def to_dict(self) -> dict[str, Any]:
         """Return all results as JSON values."""

@@ -81,7 +81,7 @@ def replay(
     unknown = [kind for kind in kinds if kind not in KINDS]
     if unknown or steps < 1 or samples < 1:
         raise OptionError(
-            f"kinds={list(kinds)} must be of {', '.join(KINDS)}, steps={steps}, samples={samples} positive"
+            f"kinds={list(kinds)} must be of {', '.join(KINDS)}; steps={steps} and samples={samples} must be positive"
         )
     candidates = data.changed_rows
     candidates = candidates[data.time[candidates] > 0]

@@ -67,7 +67,7 @@ class Change:
     """Share of episodes in which another action is most likely."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values."""
+        """Return the numbers as JSON values."""
         low, high = self.probability.low, self.probability.high
         return {"probability": self.probability.mean, "interval": [low, high], "flipped": self.flipped}
 
@@ -117,7 +117,7 @@ class Use:
         return {True: "used", False: f"no use of more than {NOTICEABLE} was seen", None: "use not shown"}[self.used]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values."""
+        """Return the results as a dictionary of plain values."""
         changes = {name: getattr(self, name).to_dict() for name in ("removed", "random", "whole")}
         played = None if self.played is None else [vars(one) for one in self.played]
         return {

@@ -145,8 +145,8 @@ def _balanced_divergence(world: WorldModel, q: Tensor, p: Tensor, balance: float
 def _observe(
     world: WorldModel, latent: Tensor, encoded: Tensor, actions: Tensor, noise: Tensor
 ) -> tuple[tuple[Tensor, Tensor], Tensor, Tensor]:
-    """Return the world's states (B, T, ...) of the posterior, for encoded frames (B, T, E) and actions (B, at least T,
-    A).
+    """Return the world's states (B, T, ...) of the posterior, for encoded frames (B, T, E) and one-hot actions (B, n,
+    A), n >= T.
 
     Also return the logits (B, T, V x K) of the posterior, and the deterministic state at the start.
     """

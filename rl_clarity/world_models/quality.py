@@ -269,8 +269,10 @@ def _overlaps(shift: int, size: int) -> tuple[slice, slice]:
 
 
 def _refined(errors: np.ndarray, best: np.ndarray) -> np.ndarray:
-    """Return the offsets (2, n), from -0.5 to 0.5, of the minima of parabolas through the smallest of the errors (S, S,
-    n), which is at `best` (2, n), and its neighbors. Offsets are 0 at the border.
+    """Return the offsets (2, n), from -0.5 to 0.5, of the minima of parabolas from the positions `best` (2, n).
+
+    A parabola goes through the smallest of the errors (S, S, n), at `best`, and its neighbors. Offsets are 0 at the
+    border.
     """
     last = len(errors) - 1
     inner = np.clip(best, 1, last - 1)
@@ -332,7 +334,8 @@ def _difference(
 
 
 def coverage(latents: np.ndarray, random: np.ndarray, seed: int = 0) -> np.ndarray:
-    """Return the share (R,) of random points (M, n) that each of R random samples of 32 latents (N, n) covers.
+    """Return the share (R,) of random points (M, n) that are covered by each of R random samples of 32 of the latents
+    (N, n).
 
     A point is covered if its distance to the nearest chosen latent is at most the 95th percentile of the chosen
     latents' distances to their nearest neighbors. The result is NaN, with R = 1, for fewer than 32 latents.

@@ -116,7 +116,7 @@ class Simulator:
             seed: seed of random latents, and of the world's first stochastic state
             sample_world: whether to sample the world's first stochastic state; if not, its mode is taken
 
-        Raises OptionError for anything else.
+        Raises OptionError for other types or shapes of these arguments, and for unknown actions.
         """
         import tensorflow as tf
 

@@ -65,8 +65,7 @@ def network_shard(network: Clear, seed: int, levels: int = LEVELS) -> dict[str, 
 def episodes(
     network: Clear, rng: np.random.Generator, seed: int, levels: int
 ) -> Iterator[tuple[list[bytes], list[np.ndarray], bool]]:
-    """Yield, for each episode of the network, the states and frames of its steps, and whether it completed its level.
-    """
+    """Yield, for each episode of the network, states and frames of its steps, and whether it completed its level."""
     games = SavedGames(open_games(GAMES, seed + 500_000, num_levels=levels))
     states: list[list[bytes]] = [[] for _ in range(GAMES)]
     frames: list[list[np.ndarray]] = [[] for _ in range(GAMES)]

@@ -67,7 +67,7 @@ HEIGHT = 0.05
 def open_games(count: int, seed: int, *, start_level: int = 0, num_levels: int = LEVELS) -> Any:
     """Make games of CoinRun (easy levels) that draw the player's velocity in a corner, as in the paper.
 
-    Without it, a network without memory cannot see whether a jump has just begun or is about to end.
+    Otherwise, a network without memory could not see whether a jump has just begun or is about to end.
     """
     options = ProcgenOptions(
         distribution_mode="easy", start_level=start_level, num_levels=num_levels, num_threads=0, paint_vel_info=True

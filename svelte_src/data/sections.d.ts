@@ -6,11 +6,11 @@ export interface Scrub {
   steps: number;
   /** Height of the frame, or less for large frames. */
   height: number;
-  /** Width of a step in pixels, which shows the part `scrub_range` of the frame. */
+  /** Width in pixels of a step, which shows the part `filmstrip.scrub_range` of the frame. */
   step_width: number;
 }
 
-/** Images of frames for people. The page draws frames from chunks. */
+/** Layout of the images that `filmstrip.images` adds. The page itself draws frames from chunks. */
 export interface FrameSheets {
   /** Number of frames in a row. */
   columns: number;
@@ -18,14 +18,14 @@ export interface FrameSheets {
 
 /** An episode of a trajectory. */
 export interface EpisodeSummary {
-  /** Its first step. */
+  /** First step of the episode. */
   frame: number;
   steps: number;
   /** Undiscounted return. */
   return: number;
-  /** How it ended: `ended` if that is unknown, `cut` if the recording stops before the end. */
+  /** How the episode ended: `ended` if it is not known how, `cut` if the recording stops before the end. */
   end: "done" | "time limit" | "ended" | "cut";
-  /** What ended it, if the environment reports it: `saw`, `level completed`, `life lost`. */
+  /** What ended the episode, if the environment reports it: `saw`, `level completed`, `life lost`. */
   cause?: string;
 }
 
@@ -36,7 +36,7 @@ export interface TrajectoryEntry {
   scrub: string[];
   /** Chunk of each segment. */
   frames: string[];
-  /** Image of each segment, with `filmstrip.images`. */
+  /** Image of each segment, if `filmstrip.images` is set. */
   images: string[];
   episodes?: EpisodeSummary[];
 }
@@ -54,7 +54,7 @@ export interface Bookmarks {
   low: Bookmark[];
 }
 
-/** The course of each trajectory. */
+/** Frames and numbers along each trajectory. */
 export interface TrajectoriesSection {
   /** Text above a generic or custom panel. */
   caption?: string;
@@ -65,7 +65,7 @@ export interface TrajectoriesSection {
   trajectories: TrajectoryEntry[];
   /** None if there are no advantages: for an agent without a value, and on pages of recordings. */
   bookmarks?: Bookmarks;
-  /** Names of the numbers that the agent observes, in the order of the array `inputs` of a series. The numbers are a vector, or what a dictionary has beside the image. None for images alone. */
+  /** Names of the numbers that the agent observes, in the order of the array `inputs` of a series. The numbers are those of a vector, or of a dictionary's entries beside the image. None for an agent that observes only images. */
   inputs?: string[];
 }
 
@@ -83,23 +83,23 @@ export interface ReductionErrors {
   error: number;
   /** Number of these observations. */
   fitted_on: number;
-  /** Error on other observations; null if there are none. */
+  /** Error on held-out observations; null if there are none. */
   error_held_out: number | null;
 }
 
-/** Statistics of a feature, which is *on* where its activation exceeds a fifth of its strongest one. */
+/** Statistics of a feature. It is *on* where its activation exceeds a fifth of its strongest activation. */
 export interface FeatureStatistics {
   /** The strongest activation on the extra observations. */
   strongest: number;
   /** Share of these observations in which the feature is on. */
   frames: number;
-  /** Share of all their positions at which the feature is on. */
+  /** Share of the layer's positions, over all these observations, at which the feature is on. */
   positions: number;
-  /** Relative reconstruction error of attribution at the positions where the feature has the largest part, on held-out observations if there are any. */
+  /** Relative reconstruction error of attribution at the positions where the feature is the strongest, on held-out observations if there are any; null if the feature is never the strongest. */
   error: number | null;
-  /** Cosine similarity of the component to its counterpart in two fits with other seeds and random starts. */
+  /** Mean cosine similarity of the component to its counterparts in two fits with other seeds and random starts. */
   stability: number;
-  /** Features (from 0) that overlap with this one by at least half, in both directions. */
+  /** Features, counted from 0, that overlap with this one by at least half, in both directions. */
   twins: number[];
 }
 
@@ -113,35 +113,35 @@ export interface ReceptiveField {
 
 /** The share of attribution that a layer's features cover. */
 export interface CoveredAttribution {
-  /** Increase of that share by one more feature, for the first output, on held-out observations. */
+  /** Increase of the share if there were one more feature, for the first output, on held-out observations if any. */
   next_feature: number;
   /** By output, the features' share of the magnitudes of features and residual, over all positions and steps. */
   coverage?: Record<string, number | null>;
 }
 
-/** The features of a layer. What is not computed yet, or was not requested, is absent. */
+/** The features of a layer. Fields that are not computed yet, or were not requested, are absent. */
 export interface LayerFeaturesEntry {
-  /** One for each feature (K). */
+  /** A thumbnail for each of the K features. */
   thumbnails: string[];
   /** Chunk of the dataset examples. */
   chunk?: string;
   /** Names of features (K) from the option `features.names`, or from the page of `features.match`. */
   names?: (string | null)[];
-  /** Id of each feature (K), from the layer and the component's rounded direction: the same on all pages of the agent. */
+  /** Id of each feature (K), a hash of the layer and the component's rounded direction: the same on all pages of the agent. */
   ids?: string[];
-  /** Which feature (K) of the page of `features.match` each one is; null for new ones. Absent without such a page. */
+  /** For each feature (K), its counterpart on the page of `features.match`, or null. Absent without such a page. */
   matched?: (MatchedFeature | null)[];
   reduction?: ReductionErrors;
   /** Statistics of each feature (K). */
   statistics?: FeatureStatistics[];
-  /** By output and feature (K), how often it raises and lowers the output: shares of the steps in which its net attribution is above, or below, a fifth of the median of its magnitudes. */
+  /** By output, how often each feature (K) raises and lowers the output: the shares of the steps at which its net attribution is positive and negative, and larger in magnitude than a fifth of the median magnitude. */
   signs?: Record<string, [number, number][]>;
-  /** Receptive field of a position. */
+  /** Receptive field of a position of the layer. */
   receptive_field?: ReceptiveField;
   facts?: CoveredAttribution;
-  /** By `DENSITY x ZOOM`, one for each feature (K). */
+  /** Images of dataset examples by `DENSITY x WIDTH`, one for each feature (K). */
   images?: Record<string, string[]>;
-  /** One for each feature (K). */
+  /** For each feature (K), an image that maximizes it. */
   optimized?: string[];
 }
 
@@ -157,7 +157,7 @@ export interface AtlasEntry {
   indices: number[];
   /** Trajectory and step that the observation is from; null if it is from no trajectory. */
   origins: ([number, number] | null)[];
-  /** Observations of one episode have the same number. */
+  /** Number of the episode that each observation is from. */
   episodes?: number[];
 }
 
@@ -167,7 +167,7 @@ export interface FeaturesSection {
   caption?: string;
   /** Every layer except the input, by its `slug` in the section `attribution`. */
   layers: Record<string, LayerFeaturesEntry>;
-  /** Absent until it is computed. */
+  /** The atlas; absent until it is computed. */
   observations?: AtlasEntry;
 }
 
@@ -180,25 +180,25 @@ export interface OutputInfo {
   label: string;
   action?: number;
   group?: number;
-  /** 5 % of the output's range over all steps: where the completeness error is above, points are added to the path (`attribution.refinement`). Absent if the output does not vary, and from older pages. */
+  /** Completeness error above which points are added to the path (`attribution.refinement`): 5 % of the output's range over all steps. Absent if the output does not vary, and in older pages. */
   error_limit?: number;
 }
 
-/** Shares of an output's variance that are not due to attribution; with `variance_share`, they add up to 1. */
+/** Shares of an output's variance that attribution does not explain; with `variance_share`, they add up to 1. */
 export interface UnexplainedVariance {
-  /** Due to the output at the baseline, which varies if the baseline depends on the observation (`blur`), or if paths avoid the layer. */
+  /** Share due to the output at the baseline. This output varies if the baseline depends on the observation (`blur`), or if paths from the observation to the output bypass the layer. */
   baseline: number;
   memory: number;
   completeness_error: number;
 }
 
-/** A layer, with K features. */
+/** A layer in the section, with K features. */
 export interface LayerEntry {
   /** Short name. */
   name: string;
   /** Name in file names and addresses. */
   slug: string;
-  /** Name of the site. */
+  /** Name of the layer's site in the network. */
   full_name: string;
   /** A layer of kind `input` has the color channels as features, no residual and no completeness error. */
   kind: "layer" | "input";
@@ -207,37 +207,37 @@ export interface LayerEntry {
   depth: number;
   /** Number of features K. */
   channels: number;
-  /** `#ff0000` of each feature. */
+  /** Color of each feature, such as `#ff0000`. */
   colors: string[];
-  /** Red, green and blue of each feature, of unit L2 norm. */
+  /** Red, green and blue of each feature's hue, with unit L2 norm. */
   hues: number[][];
-  /** By output, K + 1 mean contributions, the residual's last; empty while attribution is missing. */
+  /** By output, the mean contribution of each feature over all steps, and last that of the residual; empty until attribution is computed. */
   effects: Record<string, number[]>;
   /** By output, the value that is shown at full brightness in each trajectory. */
   scales: Record<string, number[]>;
   /** The chunk of totals of each trajectory. */
   totals: string[];
-  /** By output, for each trajectory and segment; without groups, whose attribution is the sum of that of their actions (pages of earlier versions have chunks of groups). */
+  /** By output, the chunk of each segment of each trajectory. Groups have no chunks, because their attribution is the sum of that of their actions (pages of earlier versions have chunks of groups). */
   attribution: Record<string, string[][]>;
-  /** By output, 10th and 90th percentile of the contributions (K + 1) over steps; empty while attribution is missing, absent from older pages. */
+  /** By output, the 10th and 90th percentiles over all steps of each contribution, in the order of `effects`; empty until attribution is computed, absent in older pages. */
   effect_spread: Record<string, [number, number][]>;
-  /** By output, the value with full opacity in each trajectory if each position has the color of its strongest feature; 99.25 % of the positions do not exceed it. Also for each action less the policy's mean (`action-3-less-mean`). Empty while attribution is missing. */
+  /** By output, the value that is shown at full opacity in each trajectory if each position has the color of its strongest feature; 99.25 % of the positions do not exceed it. Keys such as `action-3-less-mean` are for an action's attribution minus the policy's mean attribution over actions. Empty until attribution is computed. */
   limits: Record<string, number[]>;
-  /** Label of the layer that the page shows instead of `name`, for a residual block (`block 2, 16 x 16 x 32`) and for layers whose names a framework made (`features.4`, `Relu_2`): `conv 3`, in a residual block `block 2, conv 3`. */
+  /** Label that the page shows instead of `name`: for a residual block, such as `block 2, 16 x 16 x 32`, and for a layer whose name a framework generated (`features.4`, `Relu_2`), such as `conv 3` or `block 2, conv 3`. */
   label?: string;
-  /** By output, 1 - var(s(a) - features - residual) / var(s(a)) over all steps; null for an output that does not vary. Absent for the input, and while attribution is missing. */
+  /** By output, the share of its variance over all steps that attribution explains, 1 - var(output - features - residual) / var(output); null for an output that does not vary. Absent for the input, and until attribution is computed. */
   variance_share?: Record<string, number | null>;
-  /** By output, what the rest of the variance is due to; absent where `variance_share` is. */
+  /** By output, what the rest of the variance is due to; absent where `variance_share` is absent. */
   unexplained?: Record<string, UnexplainedVariance | null>;
-  /** true if paths from the observation to the output avoid the layer, such as the skip connections around a ReLU inside a residual block. */
+  /** true if paths from the observation to the output bypass the layer, such as the skip connections around a ReLU inside a residual block. */
   bypassed?: boolean;
-  /** By output, the share of the steps whose path has additional points. Absent for the input, and while attribution is missing. */
+  /** By output, the share of the steps whose path has additional points. Absent for the input, and until attribution is computed. */
   refined?: Record<string, number>;
-  /** By output that has an `error_limit`, the share of the steps whose completeness error is above it. Absent for the input, and while attribution is missing. */
+  /** For each output with an `error_limit`, the share of the steps whose completeness error is above the limit. Absent for the input, and until attribution is computed. */
   incomplete?: Record<string, number>;
-  /** With `attribution.images`, by output and selection (`pos-prin`: a sign `abs`, `pos` or `neg`, and `prin`, `all`, `res`, `1`, `2`, ...), for each trajectory and segment. */
+  /** With `attribution.images`, by output and selection, the image of each segment of each trajectory. A selection, such as `pos-prin`, has a sign (`abs`, `pos` or `neg`) and names what is drawn: all features (`prin`), features and residual (`all`), the residual (`res`), or one feature (`1`, `2`, ...). */
   images?: Record<string, Record<string, string[][]>>;
-  /** Filmstrips of these images. */
+  /** By output and selection, the filmstrip of each of `images`. */
   scrubs?: Record<string, Record<string, string[][]>>;
 }
 
@@ -248,36 +248,36 @@ export interface AttributionSection {
   outputs: OutputInfo[];
   /** The layers. The input is first, if it is included. */
   layers: LayerEntry[];
-  /** `zero-input`, `mean`, `blur`, `narrow-blur`, `median` or `expected`, unless attribution is measured against activations of 0. The section `baseline` says why it was chosen, if it was. */
+  /** Baseline of attribution: `zero-input`, `mean`, `blur`, `narrow-blur`, `median` or `expected`; absent for activations of 0. If it was chosen by measured effects, the section `baseline` explains the choice. */
   baseline?: string;
-  /** Name of the layer that the page opens with: the finest. Older pages open with the one in the middle. */
+  /** Name of the layer that the page opens with: the first, which has the finest resolution. It is absent in older pages, which open with the layer in the middle. */
   opening?: string;
 }
 
-/** A share of steps with its 95 % bootstrap interval over episodes, which is null for steps of a single episode. */
+/** A share of steps with a 95 % bootstrap interval over episodes. Its ends are null for a single episode. */
 export interface Share {
   value: number;
   low: number | null;
   high: number | null;
 }
 
-/** Changes of an output when each of K features is ablated, over all ablated steps. */
+/** Summary, over all ablated steps, of how an output changes when each of K features is ablated. */
 export interface AblationSummary {
   /** Mean change (K) of the output. */
   mean: number[];
   /** Mean absolute change (K). */
   mean_abs: number[];
-  /** Correlation (K) of the *negative* change with the feature's net attribution: 1 if the loss of the output is proportional to the attribution, 0 if either is constant. */
+  /** Correlation (K) of the *negative* change with the feature's net attribution: 1 if the decrease of the output is proportional to the attribution, 0 if either is constant. */
   correlation: number[];
-  /** How often the feature with the largest attribution, by magnitude, is the one whose ablation changes the output most. Absent for a layer of one feature, and where nothing changes the output. */
+  /** Share of the steps at which the feature with the largest attribution, by magnitude, is also the feature whose ablation changes the output most. Steps without attribution or without a change do not count. Absent for a layer with one feature, and if no step is left. */
   largest?: Share;
 }
 
-/** Ablation of the features of a layer. */
+/** Results of ablating the features of a layer. */
 export interface AblatedLayer {
-  /** The chunk of each trajectory. */
+  /** For each trajectory, the chunk with the changes at its ablated steps. */
   trajectories: string[];
-  /** Summaries by output. Absent while results are missing. */
+  /** Summaries by output. Absent until ablation and attribution of all trajectories are finished. */
   outputs?: Record<string, AblationSummary>;
 }
 
@@ -307,7 +307,7 @@ export interface DistanceEffect {
   /** Largest distance. */
   far: number;
   count: number;
-  /** Of the absolute change of the value; null without a value. */
+  /** Mean absolute change of the value; null without a value. */
   value: MeanEffect | null;
   policy: MeanEffect;
 }
@@ -323,26 +323,26 @@ export interface TypeEffects {
   tracks: number;
   frames: number;
   episodes: number;
-  /** Of the value with the object minus the value without it; null without a value. For action values, the value is the largest one. */
+  /** Mean of the value with the object minus the value without it; null without a value. For agents with action values, the value is the largest one. */
   value: MeanEffect | null;
-  /** Of the absolute value of this change. */
+  /** Mean absolute value of this change. */
   value_magnitude: MeanEffect | null;
-  /** Of the total variation between the policies with and without the object, from 0 to 1. */
+  /** Mean total variation between the policies with and without the object, from 0 to 1. For action values, it is the share of objects without which another action is best. */
   policy: MeanEffect;
   /** Mean change of the logit, or action value, of each action. */
   logits: number[];
-  /** Share of the objects that change the value by more than `noise`; null without a value. */
+  /** Share of the removed objects that change the value by more than `noise`; null without a value. */
   share_above_noise: number | null;
-  /** As `value`, when all objects of the type that are seen in a frame are removed at once. */
+  /** Like `value`, but with all objects of the type that are seen in a frame removed at once. */
   together_value: MeanEffect | null;
   together_policy: MeanEffect;
-  /** From the nearest to the farthest; as many objects in each. */
+  /** Effects in groups of about equally many objects, from the nearest to the farthest. */
   by_distance: DistanceEffect[];
 }
 
 /** An object that ended an episode, as the analysis `failures` found. */
 export interface EndingObject {
-  /** As in the chunk. */
+  /** Number of the object's track, as in the chunk. */
   track: number;
   /** The episode's last frame. */
   frame: number;
@@ -366,51 +366,51 @@ export interface ObjectsSection {
   trajectories: TrajectoryObjects[];
   /** Objects are removed at every n-th step. */
   every: number;
-  /** Number of steps up to each end of an episode at which objects are also removed. */
+  /** Number of steps before the end of each episode at which objects are also removed. */
   last_steps: number;
   /** Number of frames whose objects were removed. */
   frames: number;
-  /** Number of such frames that were left out, evenly, because there were too many objects. */
+  /** Number of frames that were left out, at even distances, because there were too many objects. */
   skipped: number;
-  /** Number of frames that were left out, because the world does not draw them as they were observed. */
+  /** Number of frames that were left out because the environment does not draw them again as they were observed. */
   undrawn: number;
-  /** Whether removed objects are drawn as if they had never been there; else they are painted over. */
+  /** Whether frames are drawn as if the removed objects had never been there. Otherwise, objects are painted over. */
   exact: boolean;
   /** Unit of the changes of the value: `value`, `action value`, or `logit` without either. */
   unit: string;
   /** Range of the value in these frames; null without a value. */
   value_range: number | null;
-  /** Changes of the value up to this size, 0.05 of its range, are not distinguished from 0; null without a value. Removing what is not visible changes nothing. */
+  /** Changes of the value up to this size, 5 % of its range, are not distinguished from 0; null without a value. */
   noise: number | null;
   /** Height of the observation, to which boxes and masks refer. */
   height: number;
   width: number;
 }
 
-/** How well attribution from a baseline predicts effects. */
+/** How well attribution relative to a baseline predicts the measured effects of objects. */
 export interface CandidateAgreement {
   baseline: string;
-  /** Pearson's correlation with the effects. */
+  /** Pearson correlation of predicted and measured effects; null if either is constant. */
   correlation: number | null;
-  /** Share of right signs among the effects above the threshold. */
+  /** Share of the effects above the threshold whose sign is predicted correctly. */
   signs: number | null;
-  /** Interval of the advantage over the default baseline in the mean of `correlation` and `signs`; null for the default. All candidates' intervals together contain the true numbers with a probability of 95 %. */
+  /** Confidence interval of the mean of `correlation` and `signs`, less that of the default baseline. The intervals of all candidates hold together with a probability of 95 %. Null for the default, and if there is too little data. */
   advantage: [number, number] | null;
 }
 
-/** The baseline that was chosen by measured effects; absent where it was not chosen so. */
+/** The baseline that was chosen by measured effects; absent if it was not chosen in this way. */
 export interface BaselineSection {
   /** Text above a generic or custom panel. */
   caption?: string;
   chosen: string;
   /** Short name of the layer at which candidates were compared. */
   layer: string;
-  /** Number of objects by whose effects it was chosen. */
+  /** Number of objects whose effects the choice is based on. */
   count: number;
-  /** Number of objects whose effect is above the threshold. */
+  /** Number of these objects whose effect has a magnitude above the threshold. */
   large: number;
   episodes: number;
-  /** The default first. */
+  /** The candidates, of which the default is the first. */
   candidates: CandidateAgreement[];
 }
 
@@ -421,7 +421,7 @@ export interface AgreementNumber {
   high: number | null;
 }
 
-/** How well the attribution of a layer predicts effects. */
+/** How well attribution to a layer predicts the effects of objects. */
 export interface LayerAgreement {
   /** Short name. */
   layer: string;
@@ -429,11 +429,11 @@ export interface LayerAgreement {
   correlation: AgreementNumber;
   /** Share of right signs among the effects above the threshold. */
   signs: AgreementNumber;
-  /** Spearman's rank correlation of magnitudes. */
+  /** Spearman's rank correlation of the magnitudes of summed attribution and effects. */
   magnitudes: AgreementNumber;
 }
 
-/** How well the page's attribution predicts the effects of objects; absent where these are not known. */
+/** How well the page's attribution predicts the effects of objects; absent if these were not measured. */
 export interface AgreementSection {
   /** Text above a generic or custom panel. */
   caption?: string;
@@ -441,28 +441,28 @@ export interface AgreementSection {
   output: string;
   /** Number of objects. */
   count: number;
-  /** Number of objects whose effect is above the threshold. */
+  /** Number of objects whose effect has a magnitude above the threshold. */
   large: number;
   episodes: number;
-  /** 5 % of the output's range. */
+  /** Magnitude of an effect above which signs are compared: 5 % of the output's range. */
   threshold: number;
   layers: LayerAgreement[];
 }
 
-/** A difference of paired episodes with and without an edit. Intervals are 95 % bootstrap intervals. */
+/** The mean difference of a measure between paired episodes with and without an edit. Intervals are 95 % bootstrap confidence intervals. */
 export interface MeasuredDifference {
   unedited: number;
   ablated: number;
   difference: number;
   interval: [number, number];
-  /** Interval that is corrected for the number of tests (Bonferroni). */
+  /** The interval, corrected for the number of tests (Bonferroni). */
   corrected_interval: [number, number];
   p: number;
-  /** p-value that is corrected for the number of tests (Holm). */
+  /** The p-value, corrected for the number of tests (Holm). */
   adjusted_p: number;
 }
 
-/** Number of failures by a cause per failure by any other cause. None if there are no failures by other causes. */
+/** Odds of a cause of failure: the number of failures by this cause, per failure by any other cause. None if there are no failures by other causes. */
 export interface FailureOdds {
   unedited: number | null;
   ablated: number | null;
@@ -478,9 +478,9 @@ export interface BehaviorRow {
   twins: number[];
   /** Number of pairs of episodes; fewer than planned if the change of the return was clear earlier. */
   episodes: number;
-  /** Mean attribution of the output to the features. */
+  /** Mean attribution of the output to the features; null where objects are invisible. */
   attribution: number | null;
-  /** Mean change of the output on the ablated steps; null without the section `ablation`, and for several features. */
+  /** Mean change of the output on the ablated steps; null without the section `ablation`, for several features, and where objects are invisible. */
   ablation: number | null;
   return_difference: number;
   interval: [number, number];
@@ -492,7 +492,7 @@ export interface BehaviorRow {
   causes: Record<string, MeasuredDifference>;
   /** By label of an action, the share of an episode's steps at which it was taken. */
   actions: Record<string, MeasuredDifference>;
-  /** By cause of a failure: an episode whose last step gave no reward, or whose time ran out. */
+  /** Odds by cause of failure. An episode fails if its last step gives no reward, or if its time runs out. */
   failures: Record<string, FailureOdds>;
   /** The type of the objects that the unedited agent did not see; None where features were ablated. */
   invisible?: string;
@@ -506,9 +506,9 @@ export interface Clip {
   episode: number;
   step: number;
   image: string;
-  /** The first step at which the actions differ. */
+  /** Image of the first step at which the actions differ. */
   still: string;
-  /** The return that is lost in this episode. */
+  /** Return of the unedited agent in this episode, less that of the agent without the feature. */
   lost: number;
 }
 
@@ -524,7 +524,7 @@ export interface BehaviorSection {
   output: string;
   /** Causes of an episode's end, starting with the most frequent one of the unedited agent. */
   causes: string[];
-  /** A row for each feature, for twins together, and on request for pairs of features and invisible types. */
+  /** A row for each feature and each group of twins, and on request for each pair of features and invisible type. */
   rows: BehaviorRow[];
   clips: Clip[];
   /** Names of the report's files, JSON and CSV. */
@@ -533,7 +533,7 @@ export interface BehaviorSection {
 
 /** An output that has maps. */
 export interface MapOutput {
-  /** `policy`, `value`, or `greedy`, which replaces the value for action values. For action values, `policy` stands for all of them. Signed maps of `policy` are those of the best action's logit or value. */
+  /** `policy`, `value`, or `greedy`, the best action value, for an agent with action values. For such an agent, `policy` stands for all action values. Signed maps of `policy` are those of the best action's logit or value. */
   id: string;
   label: string;
 }
@@ -546,7 +546,7 @@ export interface CellCenters {
 
 /** The maps of a method. */
 export interface MethodEntry {
-  /** As in the option `saliency`. */
+  /** Name of the method, as in the option `saliency.methods`. */
   name: string;
   /** Label of the method on the page. */
   label: string;
@@ -574,15 +574,15 @@ export interface SaliencySection {
   /** Every n-th step of a trajectory has maps. */
   every: number;
   methods: MethodEntry[];
-  /** On pages of recordings, the differences between the recorded outputs and those of the explained agents. */
+  /** On pages of recordings, a text on how the recorded outputs differ from those of the explained agents. */
   agreement?: string;
-  /** Chunks by trajectory with these differences at each explained step, `differences` (m,) float32 at `steps` (m,) int32, as shares of the range of an output; null where no outputs were recorded. */
+  /** For each trajectory, a chunk with these differences at the m explained steps, as shares of the range of an output: `differences` (m,) float32 and `steps` (m,) int32. Null where no outputs were recorded. */
   differences: (string | null)[];
 }
 
-/** A map by one method. */
+/** A map that one embedding method made. */
 export interface MapEntry {
-  /** `state`, the recurrent state, or the name of the layer. */
+  /** `state` for the recurrent state, or the name of a layer. */
   source: string;
   /** Label of the source. */
   label: string;
@@ -591,11 +591,11 @@ export interface MapEntry {
   chunk: string;
   /** Perplexity of t-SNE; null for other methods. */
   perplexity: number | null;
-  /** Number of points to which the map was fitted. Others are placed among them. */
+  /** Number of points to which the map was fitted. The other points are placed among them. */
   fitted_on: number;
 }
 
-/** Values that can color points. */
+/** Values by which points can be colored. */
 export interface MapColor {
   key: string;
   label: string;
@@ -613,7 +613,7 @@ export interface StateMapSection {
   colors: MapColor[];
 }
 
-/** The network behind the panel What if: beside the page, or that of the server that shows the page. */
+/** The network that the panel What if evaluates: a file beside the page, or the network of a server. */
 export interface WhatIfSection {
   /** Text above a generic or custom panel. */
   caption?: string;
@@ -639,24 +639,24 @@ export interface MeanReturn {
 export interface CheckpointEntry {
   agent: string;
   recording: string;
-  /** Name of its file, without its suffix. */
+  /** Name of the checkpoint's file, without the suffix. */
   name: string;
-  /** Training steps; null if neither metadata nor the file name contain them. */
+  /** Number of training steps; null if neither the metadata nor the file name contain it. */
   step: number | null;
   returns: MeanReturn;
   /** Mean entropy of the policy along the trajectories, in nats; null for action values. */
   entropy: number | null;
-  /** Entropy of the actions that were taken, in nats; null while it is not computed. */
+  /** Entropy of the distribution of the actions taken, in nats; null while it is not computed. */
   action_entropy: number | null;
-  /** Shares of the A actions in its trajectories; empty until they are computed, as are `totals` and `correlation`. */
+  /** Share of each of the A actions in its trajectories. Empty until computed, like `totals` and `correlation`. */
   action_shares: number[];
-  /** By output, the mean total of the first method's maps along the trajectories. */
+  /** By output, the mean total saliency of the first method's maps along the trajectories. */
   totals: Record<string, number>;
   /** By output, the mean correlation between this checkpoint's and the last checkpoint's maps of the reference trajectory, for the first method; null where all maps are constant. */
   correlation: Record<string, number | null>;
 }
 
-/** The trajectory on which every checkpoint is compared, as in the section `trajectories` of its recording. Either a checkpoint played it, or it is the last of `recordings`, which has no other section. */
+/** The trajectory on which all checkpoints are compared, by its index in the section `trajectories` of a recording. Either a checkpoint played it, or it belongs to the last of the page's `recordings`, which has no other section. */
 export interface ReferenceTrajectory {
   agent: string;
   recording: string;
@@ -665,12 +665,12 @@ export interface ReferenceTrajectory {
   trajectory: number;
   /** Every n-th step has a map. */
   every: number;
-  /** A chunk for each checkpoint. */
+  /** For each checkpoint, the chunk with its outputs and maps. */
   shown: string[];
   divergence: string;
 }
 
-/** The checkpoints of a training side by side. */
+/** The checkpoints of a training run side by side. */
 export interface TrainingSection {
   /** Text above a generic or custom panel. */
   caption?: string;
@@ -678,27 +678,27 @@ export interface TrainingSection {
   checkpoints: CheckpointEntry[];
   /** What `step` and the curve count: `steps` or `frames`. */
   unit: string;
-  /** The learning curve; null if there is no log. */
+  /** The learning curve; null without a log, and until it is computed. */
   curve: string | null;
   /** Name of the log, or `returns of the checkpoints`. */
   curve_source: string;
   reference: ReferenceTrajectory;
 }
 
-/** A checkpoint, and how its answers differ from those of the checkpoint before it. */
+/** A checkpoint, and how its outputs and maps differ from those of the checkpoint before it. */
 export interface UpdatedCheckpoint {
   name: string;
-  /** Training steps; null if they are unknown. */
+  /** Number of training steps; null if it is unknown. */
   step: number | null;
-  /** Its outputs and maps for the observations, as those of a checkpoint in the section `training`. */
+  /** Chunk of its outputs and maps for the observations, as for a checkpoint in the section `training`. */
   shown: string;
-  /** Means over the observations, by the names of the arrays of `changes`; empty for the first checkpoint. */
+  /** Mean changes over the observations, by name of the array in the section's chunk `changes`; empty for the first checkpoint. */
   changes: Record<string, number>;
 }
 
 /** A saliency method and the cells of its maps. */
 export interface MethodDescription {
-  /** As in the option `saliency`. */
+  /** Name of the method, as in the option `saliency.methods`. */
   name: string;
   /** Label of the method on the page. */
   label: string;
@@ -719,13 +719,13 @@ export interface UpdatesSection {
   caption?: string;
   /** What `step` counts: `steps` or `frames`. */
   unit: string;
-  /** (n,) The compared observations: steps of the reference trajectory of the section `training`, or on a page of recordings those in `frames`. */
+  /** (n,) The observations on which checkpoints are compared: steps of the reference trajectory of the section `training`, or on a page of recordings indices of the images in `frames`. */
   steps: number[];
   /** At least two, in the order of training. */
   checkpoints: UpdatedCheckpoint[];
-  /** `policy`, `value` and, by output, `maps.OUTPUT`, (C - 1, n) float32: the change by each checkpoint after the first, at each observation. */
+  /** Chunk of the arrays `policy`, `value` and, for each output with maps, `maps.OUTPUT`, (C - 1, n) float32: the changes from each of the C checkpoints to the next, at each observation. */
   changes: string;
-  /** The method by which maps were computed; null without maps. */
+  /** The saliency method of the maps; null without maps. */
   method: MethodDescription | null;
   /** Chunks of the images of the observations, 64 in each; null on pages of a training. */
   frames?: string[];
@@ -750,7 +750,7 @@ export interface ChecksSection {
   report: Record<string, unknown>;
 }
 
-/** How well methods, and controls, predict the measured effects of objects; without rows if these are not known. */
+/** How well methods and controls predict the measured effects of objects; it has no rows if these are not known. */
 export interface CheckEffects {
   /** Text above a generic or custom panel. */
   caption?: string;
@@ -785,7 +785,7 @@ export interface Bar {
   color?: string;
 }
 
-/** How much faster the order of the maps changes the output than other orders of pixels. */
+/** How much faster the output changes when pixels are removed in the order of the maps than in other orders. */
 export interface CheckDeletion {
   /** Text above a generic or custom panel. */
   caption?: string;
@@ -793,7 +793,7 @@ export interface CheckDeletion {
   unit?: string;
 }
 
-/** How much faster the order of the maps changes the output when pixels of the blurred frame are restored. */
+/** How much faster the output changes when pixels are restored in the order of the maps than in other orders. */
 export interface CheckInsertion {
   /** Text above a generic or custom panel. */
   caption?: string;
@@ -801,7 +801,7 @@ export interface CheckInsertion {
   unit?: string;
 }
 
-/** Failures with their verdicts, those with the lowest return first. */
+/** Failures with their verdicts, in increasing order of the return. */
 export interface FailuresSection {
   /** Text above a generic or custom panel. */
   caption?: string;
@@ -839,7 +839,7 @@ export interface Line {
   points?: boolean;
 }
 
-/** What was measured before each end, along the trajectories. */
+/** Reaction, avoidability and survival before the end of failed episodes, along the trajectories. */
 export interface FailureTracks {
   /** Text above a generic or custom panel. */
   caption?: string;
@@ -848,7 +848,7 @@ export interface FailureTracks {
   series: Line[];
 }
 
-/** What changes when objects are placed, by type and place. */
+/** Changes of the policy and the value when an object is placed, by type of object and place. */
 export interface GoalsSection {
   /** Text above a generic or custom panel. */
   caption?: string;
@@ -857,7 +857,7 @@ export interface GoalsSection {
   rows: Record<string, unknown>[];
 }
 
-/** For each type the frame in which it changes the policy most, without and with an object. */
+/** For each type, the frame in which an object changes the policy most, without and with the object. */
 export interface GoalImages {
   /** Text above a generic or custom panel. */
   caption?: string;
@@ -866,7 +866,7 @@ export interface GoalImages {
   columns?: number;
 }
 
-/** How often failures are survived with and without each feature of a layer. */
+/** How often the agent survives failures with and without each feature of a layer. */
 export interface SurvivalSection {
   /** Text above a generic or custom panel. */
   caption?: string;
@@ -875,7 +875,7 @@ export interface SurvivalSection {
   rows: Record<string, unknown>[];
 }
 
-/** How often each failure is survived without each feature of a layer. */
+/** How often the agent survives each failure without each feature of a layer. */
 export interface FailureSurvivalSection {
   /** Text above a generic or custom panel. */
   caption?: string;
@@ -884,7 +884,7 @@ export interface FailureSurvivalSection {
   rows: Record<string, unknown>[];
 }
 
-/** What was found, by family; a row opens its evidence. */
+/** The findings, ordered by family of tests. A row opens the frame that shows its evidence. */
 export interface FindingsSection {
   /** Text above a generic or custom panel. */
   caption?: string;
@@ -893,7 +893,7 @@ export interface FindingsSection {
   rows: Record<string, unknown>[];
 }
 
-/** What was not found, and what could not be tested. */
+/** Effects that were neither found nor excluded, or that could not be tested. */
 export interface NotFoundSection {
   /** Text above a generic or custom panel. */
   caption?: string;
@@ -902,31 +902,31 @@ export interface NotFoundSection {
   rows: Record<string, unknown>[];
 }
 
-/** A direction of the state. */
+/** A direction in the space of the recurrent state. */
 export interface DirectionEntry {
   /** `ICA 1`, ... */
   name: string;
   /** Standard deviation of the coordinate. */
   scale: number;
-  /** Share of the variance; null except for `pca`. */
+  /** Share of the variance that the direction explains; null except for `pca`. */
   explained: number | null;
-  /** Cosine with the matching direction for other seeds; null if it was not measured. */
+  /** Mean |cosine| of the angle to the matching direction of fits with other seeds; null if it was not measured. */
   seed_stability: number | null;
-  /** Cosine with the matching direction of each half of the data; null if it was not measured. */
+  /** Mean |cosine| of the angle to the matching direction of fits to each half of the data; null if it was not measured. */
   half_stability: number | null;
-  /** Excess kurtosis of the coordinate; null if the coordinate is constant, or while it is not measured. */
+  /** Excess kurtosis of the coordinate; null if the coordinate is constant, or until it is measured. */
   kurtosis: number | null;
-  /** Whether fewer than 2 % of the steps have more than half of the variance. */
+  /** Whether fewer than 2 % of the steps account for more than half of the coordinate's variance. */
   rare: boolean;
-  /** The cosines of which the stabilities are means: of two fits with other seeds, and of the two halves. */
+  /** The |cosines| whose means are the stabilities: of two fits with other seeds, then of fits to the two halves. */
   fits?: number[];
-  /** How much the policy changes when the coordinate is set to its mean, in nats, as a mean over the steps that are replayed then; null if it was not measured. */
+  /** How much the policy changes, in nats, when the coordinate is set to its mean: a mean over the replayed steps that follow; null if it was not measured. */
   effect?: number;
   /** 95 % bootstrap interval of `effect` over the replays. */
   effect_interval?: [number, number];
 }
 
-/** Clusters of a method. */
+/** The clusters of states that one method found. */
 export interface ClusterEntry {
   method: string;
   count: number;
@@ -935,30 +935,30 @@ export interface ClusterEntry {
   agreement: number | null;
 }
 
-/** Clusters of windows of steps. */
+/** Behaviors, which are clusters of short windows of steps. */
 export interface BehaviorsEntry {
   count: number;
   agreement: number | null;
   chunk: string;
 }
 
-/** Influence of coordinates on later ones. */
+/** Correlation and influence between coordinates and later coordinates. */
 export interface CausesEntry {
-  /** The L lags. */
+  /** The L lags, in steps. */
   lags: number[];
-  /** Labels of the K clusters of arrays `.by`. */
+  /** Labels of the K clusters of steps, in the order of the arrays whose names end in `.by`. */
   clusters: number[];
   chunk: string;
 }
 
-/** Changes of outputs when the state is changed. */
+/** How the outputs change after the state is changed. */
 export interface RememberingEntry {
-  /** C changes: `reset`, `frozen`, `swapped`, `removed ICA 1`, ... */
+  /** Names of the C changes of the state: `reset`, `frozen`, `swapped`, `removed ICA 1`, ... */
   changes: string[];
   chunk: string;
 }
 
-/** The contents of a recurrent agent's states, with D directions. */
+/** The states of a recurrent agent, analyzed along D directions. */
 export interface StatesSection {
   /** Text above a generic or custom panel. */
   caption?: string;
@@ -971,7 +971,7 @@ export interface StatesSection {
   /** A chunk for each trajectory. */
   coordinates: string[];
   clusters: ClusterEntry[];
-  /** By part (`causes`, ...), the reason why it is skipped. */
+  /** By part of the analysis (`causes`, ...), the reason why it was skipped. */
   skipped: Record<string, string>;
   behaviours: BehaviorsEntry | null;
   causes: CausesEntry | null;
@@ -989,13 +989,13 @@ export interface ReachEntry {
   interval: [number, number];
   /** Number of episodes with a noticeable change at that lag. */
   count: number;
-  /** Number of episodes with that lag. */
+  /** Number of episodes in which that lag was tested; if `steps` is 0, in which any lag was tested. */
   episodes: number;
   /** Largest lag that was tested. */
   longest: number;
-  /** Share of episodes with a dependence from which one would have been seen with a probability of 95 %. */
+  /** If this share of the episodes had a dependence, at least one would have been found with a probability of 95 %. */
   detectable: number;
-  /** Smallest change of the policy, in nats, that counts. */
+  /** Smallest change of the policy, in nats, that counts as noticeable. */
   noticeable: number;
 }
 
@@ -1003,7 +1003,7 @@ export interface ReachEntry {
 export interface DecisionEntry {
   trajectory: number;
   frame: number;
-  /** The first step whose frame the decision depends on. If not all steps were exchanged, the earliest step that may be it. */
+  /** The first step whose frame the decision depends on. If states were exchanged at only some of the steps, this is the earliest step that it may be. */
   begins: number;
   /** The latest step that may be the first one whose frame the decision depends on. */
   until: number;
@@ -1011,7 +1011,7 @@ export interface DecisionEntry {
   change: number;
   /** Largest change of the policy when the state is exchanged before any earlier step, in nats; mean over partners. */
   policy: number;
-  /** Standard deviation of that change over partners. */
+  /** Standard deviation over partners of the change `policy`. */
   spread: number;
 }
 
@@ -1029,18 +1029,18 @@ export interface MatrixSection {
   partners: number;
   /** Null if nothing was exchanged. */
   reach: ReachEntry | null;
-  /** Of decisions with at least half of the largest change, the one that depends on the earliest step; null if none depends noticeably on what was seen before. */
+  /** Of decisions with at least half of the largest change, the one that reaches back farthest; null if no decision depends noticeably on what was seen before. */
   strongest: DecisionEntry | null;
   episodes: MatrixEpisode[];
   /** Reason why there is no matrix. */
   skipped: string | null;
 }
 
-/** A target that is explained. */
+/** A quantity that is explained at the last step of a window. */
 export interface WindowTarget {
   /** `value`, `action` or `direction-3`. */
   id: string;
-  /** The value; the logit of the action taken less the mean of the others; or a coordinate of the state before the step. */
+  /** The value; the logit of the action taken minus the mean logit of the other actions; or a coordinate of the state before the step. */
   kind: "value" | "action" | "direction";
   label: string;
   direction?: number;
@@ -1048,7 +1048,7 @@ export interface WindowTarget {
 
 /** A reason why a window was chosen. */
 export interface WindowReason {
-  /** `asked`: the step is in `windows.at`; `decision`: it depends on memory; `reward`, `entropy`, `end`: it has a reward, has a high entropy, or ends an episode. */
+  /** `asked`: the step is in `windows.at`; `decision`: the decision at the step depends on memory; `reward`: it has a reward; `entropy`: the policy has a high entropy; `end`: it ends an episode; `direction`: the coordinate of the direction is high, medium or low; `behaviour`: it is an example of the behavior; `episode`: it is one of the evenly spaced steps. */
   kind: "asked" | "decision" | "reward" | "entropy" | "end" | "direction" | "behaviour" | "episode";
   direction?: number;
   end?: "top" | "middle" | "bottom";
@@ -1062,12 +1062,12 @@ export interface WindowEntry {
   frame: number;
   /** The first step of the window. */
   first: number;
-  /** Ids of the targets that the chunk has. */
+  /** Ids of the targets that are explained. */
   targets: string[];
   why: WindowReason[];
-  /** The first step whose frame the decision depends on, by the memory matrix; null if it depends on none, or is not in the matrix. A window that starts later is cut. */
+  /** The first step whose frame the decision depends on, according to the memory matrix; null if it depends on none, or is not in the matrix. A window that starts later does not show the whole dependence. */
   begins?: number;
-  /** The episode whose frames at the same steps the window is compared with. Of 16 episodes whose states differ much, it is the one whose state before the explained step changes the policy most. Null if no other episode has the step: the window is then compared with the recording's mean frame. */
+  /** The episode with whose frames, at the same steps, the window is compared. Of 16 episodes whose states differ much from this one's, it is the one whose state changes the policy most, if it replaces the state before the explained step. Null if no other episode has this step: the window is then compared with the recording's mean frame. */
   partner?: number;
   chunk: string;
 }
@@ -1077,12 +1077,12 @@ export interface WindowsSection {
   /** Text above a generic or custom panel. */
   caption?: string;
   targets: WindowTarget[];
-  /** Gradients of `memory` go through memory alone. With a simulator, `whole` minus `memory` goes through the world. */
+  /** Paths of the gradients: `memory`, through memory alone, and with a simulator also `whole`, through memory and world. `whole` minus `memory` is the influence through the world. */
   paths: ("memory" | "whole")[];
   windows: WindowEntry[];
-  /** Number of causes in all windows whose frames were replaced, without those below a twentieth of the largest. */
+  /** Number of causes, in all windows, whose effects were measured by replacing their frames. Causes below a twentieth of the largest cause of their window and target are not counted. */
   measured: number;
-  /** Number of these whose estimate differs from the measured effect by more than half of the larger one. */
+  /** Number of these causes whose estimate differs from the measured effect by more than half of the larger of the two. */
   disagree: number;
 }
 
@@ -1096,21 +1096,21 @@ export interface InterventionRow {
   p: number | null;
   adjusted_p: number | null;
   effect: number | null;
-  /** Interval that is corrected for the number of measures. */
+  /** Interval of the difference that is corrected for the number of measures. */
   corrected_interval?: [number | null, number | null];
 }
 
-/** Episodes with directions exchanged or collapsed. */
+/** A comparison of episodes with and without some directions exchanged or collapsed. */
 export interface InterventionEntry {
   label: string;
   /** Directions, each with the one that it is exchanged with, or null if it is collapsed. */
   swap: ([number, number | null])[];
   rows: InterventionRow[];
-  /** An animated PNG of a pair, without and with the change. */
+  /** An animated PNG of a pair of episodes, without and with the change. */
   clip: string;
 }
 
-/** The same episodes with and without directions of the state exchanged or collapsed. */
+/** Comparisons of episodes with and without directions of the state exchanged or collapsed. */
 export interface InterventionsSection {
   /** Text above a generic or custom panel. */
   caption?: string;
@@ -1121,7 +1121,7 @@ export interface InterventionsSection {
   skipped: string | null;
 }
 
-/** What states tell about labels, compared with baselines, and whether the agent uses it. */
+/** How well states predict labels, compared with baselines, and whether the agent uses this information. */
 export interface ProbesSection {
   /** Text above a generic or custom panel. */
   caption?: string;
@@ -1132,7 +1132,7 @@ export interface ProbesSection {
   probes: Record<string, unknown>[];
 }
 
-/** How much the value changes if blocks of the frames are removed (`rl_clarity.deletion_test`). */
+/** How much the value changes if blocks of the frames are removed, by saliency or at random (`rl_clarity.deletion_test`). `difference` is the mean over fractions of the change by saliency minus the change at random. */
 export interface DeletionEntry {
   difference: number;
   interval: [number, number];
@@ -1144,7 +1144,7 @@ export interface DeletionEntry {
   starts: number;
 }
 
-/** By how much the error of a prediction exceeds that of another, as a mean over horizons and windows. */
+/** How much larger the error of the prediction `larger` is than that of `smaller`, on average. The average is over horizons and windows. */
 export interface ErrorDifference {
   smaller: string;
   larger: string;
@@ -1153,32 +1153,32 @@ export interface ErrorDifference {
   interval: [number | null, number | null];
 }
 
-/** Errors of the simulator on windows of the recording. */
+/** Errors of the simulator on windows of the recording, and comparisons of its states and latents with the data. `auc` is the area under the ROC curve of a classifier of simulated and recorded states: 0.5 if they cannot be distinguished. */
 export interface QualityEntry {
   windows: number;
   auc: number | null;
-  /** Share of random latents that are near one of 32 latents of the data; null if there are fewer windows. */
+  /** Share of random latents that are near one of 32 latents of the data; null for fewer than 32 windows. */
   coverage: number | null;
   latent_dimensions: number | null;
   deletion: DeletionEntry | null;
-  /** By kind (`frame`, `state`, `reward`) and prediction (`posterior`, `prior`, `closed_loop`, `last_frame`, `mean_frame`): means by horizon, 10th percentiles, 90th percentiles. */
+  /** Mean squared errors, by kind (`frame`, `state`, `reward`) and prediction (`posterior`, `prior`, `closed_loop`, `last_frame`, `mean_frame`): three lists over horizons, with the mean, the 10th and the 90th percentile over windows. */
   errors: Record<string, Record<string, ((number | null)[])[]>>;
-  /** Interval of the coverage that contains 95 % of the random choices of 32 latents. */
+  /** Interval that contains the coverage for 95 % of the random choices of 32 latents. */
   coverage_interval?: [number | null, number | null];
   /** 95 % bootstrap interval of `auc` over windows. */
   auc_interval?: [number | null, number | null];
-  /** By kind: differences between the errors of two predictions, the first of which should have the smaller error. */
+  /** By kind, comparisons of the errors of two predictions, of which `smaller` should have the smaller error. */
   differences: Record<string, ErrorDifference[]>;
 }
 
-/** The agent's displacement under each constant action. */
+/** The agent's simulated displacement under each constant action, and `expected`, the direction of its buttons. */
 export interface CompassEntry {
   /** Labels of the actions. */
   actions: string[];
-  /** Displacement under each action, to the right and up. */
+  /** Mean displacement under each action, to the right and up, in pixels. */
   displacements: [number, number][];
   expected: [number, number][];
-  /** For each action, the share of starts from which the agent moves as expected; null for an action without a direction. */
+  /** For each action, the share of starts from which the agent moves in its direction; null for an action without a direction. */
   agreement: (number | null)[];
   /** 95 % intervals of `agreement`. */
   agreement_interval: ([number | null, number | null])[];
@@ -1190,9 +1190,9 @@ export interface SimulatorSection {
   caption?: string;
   quality: QualityEntry;
   compass: CompassEntry | null;
-  /** Animated PNGs of, from left to right, recorded frames, posterior, prior with the true actions, agent in the loop. */
+  /** Animated PNGs that show, from left to right, the recorded frames, and simulations from the posterior, from the prior with the recorded actions, and with the agent in the loop. */
   clips: string[];
-  /** Number of steps from which simulations start. */
+  /** Number of recorded frames from which a simulation starts. */
   context: number;
   horizon: number;
   /** Options of the simulator's training. */

@@ -156,6 +156,8 @@ def test_probe_labels_may_refer_to_present_past_and_future_steps(
 def test_default_probe_labels_are_the_values_the_environment_reported(played: Recording) -> None:
     probes = rl_clarity.probe(light_switch.checkpoint("memory"), played, use=False)
     assert {one.label for one in probes} | set(probes.skipped) == {"cue", "action+1", "reward+1"}
+    with pytest.raises(KeyError, match="'clue' was not probed"):
+        probes["clue"]
 
 
 @pytest.mark.parametrize(
@@ -247,5 +249,5 @@ def test_a_dry_run_of_the_probe_command_only_prints_a_forecast(
     )
     assert main(["probe", agent, str(tmp_path / "recording"), "--labels", "action+1", "--dry-run"]) == 0
     assert shown == ["Measuring 0.5"]
-    assert re.match(r"This will take about .* and .* of memory\.\nThe use of a label is", capsys.readouterr().out)
+    assert re.match(r"This will take about .* and .* of memory\.\nFor each label that", capsys.readouterr().out)
     assert main(["probe", agent, str(tmp_path / "recording"), "--labels", "nothing", "--dry-run"]) == 1
