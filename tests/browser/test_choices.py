@@ -29,7 +29,7 @@ Open = Callable[..., Visitor]
         ("no color", "light", "#2f5bb7", "white"),
     ],
 )
-def test_the_selected_trajectory_has_the_color_of_the_option(
+def test_the_selected_trajectory_has_the_color_set_by_the_option(
     with_view: Callable[..., Path], open_page: Open, color: str, scheme: str, wanted: str, ink: str
 ) -> None:
     visitor = open_page(with_view(trajectory_color=color), "?trajectory=2", color_scheme=scheme)

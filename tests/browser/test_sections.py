@@ -136,7 +136,7 @@ def test_every_section_has_a_panel(page: tuple[Path, Sections], open_page: Open)
     assert visitor.attribution("pos").shape[0] > 0
 
 
-def test_the_generic_panel_lines_draws_its_data(page: tuple[Path, Sections], open_page: Open) -> None:
+def test_the_generic_lines_panel_draws_its_data(page: tuple[Path, Sections], open_page: Open) -> None:
     directory, sections = page
     visitor = open_page(directory, "?trajectory=2&frame=10")
     value = visitor.track("novelty").locator(".value")

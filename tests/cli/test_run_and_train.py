@@ -77,7 +77,9 @@ def options_of_run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, A
     return options
 
 
-def test_the_original_option_selects_settings_of_the_original(options_of_run: Callable[..., dict[str, Any]]) -> None:
+def test_option_original_selects_the_settings_of_the_original_program(
+    options_of_run: Callable[..., dict[str, Any]],
+) -> None:
     options = options_of_run("--original", "--attribution.policy")
     expected = translate(rl_clarity.ORIGINAL, InterfaceOptions)
     assert asdict(options["observations"]) == expected.pop("observations")

@@ -74,7 +74,7 @@ def test_names_of_atari_games_are_parsed(name: str, game: str, version: str | No
     assert parse_name(name) == (game, version)
 
 
-def test_unknown_games_suggest_the_nearest() -> None:
+def test_the_error_for_an_unknown_game_suggests_the_closest_name() -> None:
     with pytest.raises(EnvironmentSetupError, match="did you mean breakout"):
         make_game("brekout")
 

@@ -23,7 +23,7 @@ def play(environment: LightSwitchEnvironment, steps: int, action: int = 0) -> li
 
 
 @pytest.mark.parametrize("game", ["memory", "world"])
-def test_the_cue_is_shown_first_and_again_only_in_the_world_game(game: str) -> None:
+def test_the_cue_is_shown_at_the_start_and_repeated_only_in_the_world_game(game: str) -> None:
     environment = light_switch(game, delay=3)
     first = environment.reset()
     cues = environment.cues

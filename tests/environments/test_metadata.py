@@ -28,7 +28,7 @@ def test_metadata_default_to_procgen_and_ignore_training_options() -> None:
     assert (spec.epsilon_greedy, spec.reward_scale) == (0.1, 0.5)
 
 
-def test_metadata_of_atari_use_episodic_life_as_the_training_library() -> None:
+def test_atari_metadata_set_episodic_life_as_the_training_library_does() -> None:
     spec = spec_from_metadata({"env_kind": "atari", "env_id": "breakout", "frame_stack": 4, "use_sticky_actions": 1})
     assert (spec.kind, spec.name) == ("atari", "breakout")
     assert dict(spec.options) == {"frame_stack": 4, "use_sticky_actions": 1, "episodic_life": True}

@@ -245,7 +245,7 @@ def test_terrain_is_listed_only_on_request(coinrun: Played) -> None:
     assert any(item.terrain for item in listed)
 
 
-def test_numbers_of_new_objects_start_at_the_requested_number(coinrun: Played) -> None:
+def test_numbering_of_new_objects_starts_at_the_requested_number(coinrun: Played) -> None:
     items = coinrun.world.objects(coinrun.states[0], terrain=False)
     assert [item.number for item in follow([], items, fresh=7)] == [*range(7, 7 + len(items))]
     assert [item.number for item in follow(items, items, fresh=70)] == [item.number for item in items]

@@ -99,7 +99,7 @@ def test_checkpoints_are_labeled_with_the_step_at_which_they_first_acted(tmp_pat
     assert [one["step"] for one in section(location)["checkpoints"]] == [500, 620, 740]
 
 
-def test_only_changes_of_new_checkpoints_are_computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_are_computed_only_for_new_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     location = tmp_path / "recording"
     record(location)
     explain(location)

@@ -152,7 +152,7 @@ def test_the_command_on_a_model_card_reproduces_its_numbers(trained: Path, capsy
     assert returns[RANDOM]["mean"] == pytest.approx(evaluated["random policy"]["mean_return"], abs=1e-3)
 
 
-def test_the_training_call_on_a_model_card_has_the_same_options() -> None:
+def test_the_training_call_on_a_model_card_reproduces_its_options() -> None:
     options = {"env_name": "coinrun", "lambda": 0.9, "num_levels": 10, "timesteps_per_proc": 64_000, "use_lstm": True}
     args = train_options(options).checkpoint_args()
     (call,) = ast.parse(command(args, "agent", 64_000)).body
