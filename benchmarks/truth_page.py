@@ -44,12 +44,12 @@ METHODS = {
 }
 INTRODUCTION = """# Do explanations predict measured effects?
 
-An attribution is an estimate. In environments whose states can be edited, the truth is known: an object is removed
-from the saved state, the frame is drawn again, and the agent's outputs are compared ([What does an object
-change?](guides/objects.md)). This page compares explanations with these effects, for the included agents and for two
-small ones that play MiniGrid (`benchmarks/minigrid.py`). `rl-clarity check` makes the same comparison for an agent of
-yours, if its environment can be edited; for other agents it is not known how well their maps predict effects, and this
-page is the best available guess.
+An attribution is an estimate. In environments whose states can be edited, the true effect of an object can be measured:
+the object is removed from the saved state, the frame is drawn again, and the agent's outputs are compared ([What does
+an object change?](guides/objects.md)). This page compares explanations with these effects, for the included agents and
+for two small agents that play MiniGrid (`benchmarks/minigrid.py`). `rl-clarity check` makes the same comparison for
+your own agent, if the states of its environment can be edited. For other agents, it is not known how well their maps
+predict effects, and the numbers on this page are the best available estimate.
 
 ## How it is measured
 
@@ -60,18 +60,20 @@ page is the best available guess.
   sample, over the pixels, the box, and the box with 1, 2 and 4 pixels: `coinrun-7.9` .70, .79, .79, .81, .75;
   `coinrun-early` .80, .76, .75, .73, .69; `coinrun-gru` .57, .80, .80, .80, .76; `fruitbot` .91, .91, .91, .89, .82;
   `starpilot-lstm` .64, .64, .65, .64, .62).
-- **Correlation** is Pearson's, between predictions and changes of the output. **Right signs** are the share of
-  predictions with the sign of the effect, among effects of more than 5 % of the output's range. (The rule is: twice
-  the standard deviation of the effects of removing what is not visible, and at least 5 %; the former is 0, because
-  the frame stays the same.) **Rank** is Spearman's correlation of magnitudes.
-- **Intervals** contain the true number with a probability of 95 %; whole episodes are resampled.
-- **Two samples** of each agent have different levels and seeds: layers, baselines and peers are chosen on one, and
-  every number below is from the other. (Peers of an agent that were measured on the second sample only are also chosen
-  on it.)
-- **Controls** know nothing of the agent. They, and methods without a sign, get the sign that most effects have.
-- **Peers** explain identical frames: Captum's methods run on the agents' own outputs and gradients (its integrated
-  gradients equal ours to 2e-7), and SARFA is Puri et al., [Explain Your Move](https://arxiv.org/abs/1912.12191),
-  2020. SARFA explains actions only; Captum's methods were run for the value only.
+- **Correlation** is Pearson's correlation between predictions and changes of the output. **Right signs** is the share
+  of predictions with the sign of the effect, among effects of more than 5 % of the output's range. (The threshold is
+  twice the standard deviation of the effects of removing invisible objects, but at least 5 %; this standard deviation
+  is 0, because the frame stays the same.) **Rank** is Spearman's correlation of magnitudes.
+- **Intervals** are 95 % bootstrap intervals; whole episodes are resampled.
+- **Two samples** of each agent have different levels and seeds: layers, baselines and peers are chosen on the first,
+  and every number below is from the second. (Peers that were measured only on the second sample are also chosen on
+  it.)
+- **Controls** contain no information about what the agent learned. Controls, and methods without a sign, are given the
+  sign that most effects have.
+- **Peers** are methods of other libraries and papers that explain the same frames: Captum's methods run on the agents'
+  own outputs and gradients (its integrated gradients equal those of rl_clarity to 2e-7), and SARFA is Puri et al.,
+  [Explain Your Move](https://arxiv.org/abs/1912.12191), 2020. SARFA explains actions only; Captum's methods were run
+  for the value only.
 
 `python -m benchmarks.truth --write` measures what is missing in `benchmarks/truth.json` and writes this page.
 """
@@ -83,17 +85,19 @@ TRIED = {
     "captum_occlusion": "Captum, Occlusion",
 }
 """Other explanations that are compared with attribution to the layer with which the page opens."""
-FINEST = """With `attribution.baseline="auto"`, the default of pages, `blur`, `narrow-blur`, `zero-input` and `mean` are
-compared with the effects in half of the episodes; another one than `blur` is chosen if the mean of its correlation and
-its share of right signs is larger, by more than the noise between episodes (95 %). Here `auto` chooses in the first
-sample; all numbers are from the second. "Mean" is that of correlation and right signs, over all agents.
+FINEST = """With `attribution.baseline="auto"`, the default of pages, attribution from `blur`, `narrow-blur`,
+`zero-input` and `mean` is compared with the effects in half of the episodes. A baseline other than
+`blur` is chosen if the mean of its correlation and its share of right signs is larger by more than the
+noise between episodes (95 %). Here, `auto` chooses in the first sample; all numbers are from the second.
+"Mean" is the mean of correlation and right signs over all agents.
 
 Blurs of 4, 8 and 12 of 64 pixels differ from `blur` by less than the noise between episodes. A local median, 17 pixels
 wide, is better for `coinrun-early`, and worse for `coinrun-gru`, `fruitbot` and `starpilot-lstm`. (Both were measured
 on the first sample of five agents.) Multi-path attribution averages over 8 paths in 8 reduced channels. Occlusion and
-signed perturbation change one place and leave everything else, as the removal of an object does. Attribution divides
-the difference from a baseline, in which everything is changed at once, among all places, which is another question
-where objects replace each other; no baseline comes near them on `starpilot-lstm`.
+signed perturbation change one position and leave everything else unchanged, like the removal of an object. Attribution
+starts from a baseline, in which all positions are changed at once, and divides the difference of the outputs among
+them. This answers another question if objects can replace each other; on `starpilot-lstm`, no baseline comes close to
+occlusion and signed perturbation.
 
 """
 
@@ -250,9 +254,9 @@ def _summary(agents: Mapping[str, Entry]) -> str:
             ]
         )
     text = (
-        "Integrated gradients of the value, as the page opens, and at the layer and from the baseline that are best\n"
-        "(largest mean of correlation and right signs) in the first sample, with the best peer and the best control;\n"
-        "pairs are correlation / right signs.\n\n"
+        "The table shows integrated gradients of the value at the layer and from the baseline with which the page\n"
+        "opens, and at the layer and from the baseline that are best (largest mean of correlation and right signs) in\n"
+        "the first sample, with the best peer and the best control. Pairs are correlation / right signs.\n\n"
     )
     header = [
         "agent",
@@ -266,8 +270,8 @@ def _summary(agents: Mapping[str, Entry]) -> str:
     reached = f"{len(near)} of {len(agents)} agents: {', '.join(near) or 'none'}"
     findings = (
         f"\nThe attribution with which the page opens has a correlation of at least {_short(GOAL[0])} and\n"
-        f"at least {_short(GOAL[1])} of the signs for {reached}.\n"
-        f"The best peer is better than it by more than {_short(TOLERANCE)} (mean of both numbers) for: "
+        f"at least {_short(GOAL[1])} right signs for {reached}.\n"
+        f"The best peer is better than this attribution by more than {_short(TOLERANCE)} (mean of both numbers) for: "
         f"{', '.join(behind) or 'none'}.\n"
     )
     return text + _table(header, lines) + findings
@@ -293,9 +297,9 @@ def _baselines(agents: Mapping[str, Entry]) -> str:
         cells = [f"{row['layer']}: {agreement_text(row)}" for row in known]
         lines.append([baseline, " / ".join(map(_short, means)), *cells])
     text = (
-        "Each baseline at the layer that is best for it in the first sample: layer, correlation / right signs in the\n"
-        "second sample (`narrow-blur` was measured at the finest layers only). `blur` is the observation, blurred\n"
-        "with a standard deviation of 6 of 64 pixels, `narrow-blur` with 2; `median` is the median of the\n"
+        "For each baseline, the table shows the layer that is best in the first sample, and correlation / right signs\n"
+        "in the second sample (`narrow-blur` was measured at the finest layers only). `blur` is the observation,\n"
+        "blurred with a standard deviation of 6 of 64 pixels, `narrow-blur` with 2; `median` is the median of the\n"
         "observations, pixel by pixel; `expected` are expected gradients.\n\n"
     )
     return text + _table(["baseline", "mean", *agents], lines)
@@ -332,7 +336,7 @@ def _choices(agents: Mapping[str, Entry]) -> str:
             f"- {name}: `{row['baseline']}`, better by {_short(low)} to {_short(high)} in the first sample, and by "
             f"{_short(_quality(opening_row(entry)) - _quality(usual))} in the second."
         )
-    return "\nOther baselines than `blur` are chosen for:\n\n" + "\n".join(texts) + "\n" if texts else ""
+    return "\nBaselines other than `blur` are chosen for:\n\n" + "\n".join(texts) + "\n" if texts else ""
 
 
 def _agent(name: str, entry: Entry) -> str:

@@ -184,7 +184,7 @@ _PUBLIC = {
 }
 
 _RENAMED = {"analyse_states": "analyze_states", "maximise": "maximize"}
-"""Present names of public functions, by their deprecated names."""
+"""Current names of public functions, by their deprecated names."""
 
 _MODULES = {"errors": "rl_clarity.base.errors", "models": "rl_clarity.formats.included"}
 

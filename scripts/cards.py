@@ -23,7 +23,7 @@ PREDICTIONS = {
 }
 COMPASS = ("LEFT", "RIGHT", "UP")
 GOOD_COMPASS = 0.8
-"""Share of starts with the expected direction that a simulator should reach."""
+"""A simulator passes if the agent moves in the expected direction from at least this share of the starts."""
 
 
 def curve_line(name: str, what: str = LAST_EPISODES) -> str:

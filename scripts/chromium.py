@@ -1,7 +1,7 @@
 """Find or install Chromium for the browser tests: `python scripts/chromium.py` prints its path.
 
-Searched in this order: RL_CLARITY_CHROMIUM, the PATH, a Mac's applications, Playwright's build. If none starts, one is
-installed: from the system's packages if that needs no password, else Playwright's build.
+Searched in this order: RL_CLARITY_CHROMIUM, the PATH, a Mac's applications, Playwright's build. If none of these
+starts, Chromium is installed: from the system's packages if this needs no password, otherwise as Playwright's build.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ FLAGS = (
 
 
 def find_chromium() -> Path | None:
-    """Return the path of Chromium: that in RL_CLARITY_CHROMIUM (None if it is empty), else the first one found.
+    """Return the path of Chromium: the value of RL_CLARITY_CHROMIUM if it is set (None if it is empty), otherwise the
+    first Chromium that is found.
 
     Raises FileNotFoundError if RL_CLARITY_CHROMIUM is not the path of a file.
     """

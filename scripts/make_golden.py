@@ -1,8 +1,8 @@
 """Copy the golden numbers of the tests, reduced to a size for the repository.
 
-The source contains, for each network, a checkpoint and `expected.npz`: what the original program computed from it.
-Checkpoints are copied unchanged; large arrays whose first axis is the observations are cut to the first frames. Tests
-must therefore use as many observations as an array has frames.
+The source contains, for each network, a checkpoint and `expected.npz`, the arrays that the original program computed
+from the checkpoint. Checkpoints are copied unchanged; large arrays whose first axis is the observations are cut to the
+first frames. Tests must therefore use as many observations as an array has frames.
 
     python scripts/make_golden.py ../shared/golden tests/golden
 """
@@ -23,7 +23,7 @@ TOTAL_LIMIT_BYTES = 16_000_000
 
 
 def shortened(key: str, array: np.ndarray) -> np.ndarray:
-    """Cut an array of a layer's values for each observation to KEPT_BYTES, but at least one frame."""
+    """Cut an array of a layer's values for each observation to KEPT_BYTES, but keep at least one frame."""
     if key.rsplit(".", 1)[-1] not in PER_LAYER:
         return array
     return array[: max(1, KEPT_BYTES // array[0].nbytes)]

@@ -65,7 +65,7 @@ FEATURES, ABLATED_EPISODES = 8, 400
 SIGNIFICANT = 0.05
 """Adjusted p-value below which the card calls a difference significant."""
 FINDINGS = "findings"
-"""Folder of the agents' files of findings, for `rl-clarity debug --expect`."""
+"""Folder with the findings for each agent, for `rl-clarity debug --expect`."""
 INDEX = ("<!-- index: written by scripts/make_model_card.py -->", "<!-- end of index -->")
 
 
@@ -75,19 +75,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("name")
     parser.add_argument("--machine", default="", help="description of the machine that trained it")
     parser.add_argument("--note", default="", help="text for the card")
-    parser.add_argument("--training", type=Path, help="file with a text on training, if a script did it")
-    parser.add_argument("--curve", default=LAST_EPISODES, metavar="TEXT", help="describes the returns in progress.csv")
+    parser.add_argument("--training", type=Path, help="file with a text about the training, if a script did it")
+    parser.add_argument(
+        "--curve", default=LAST_EPISODES, metavar="TEXT", help="description of the returns in progress.csv"
+    )
     parser.add_argument("--checkpoint", default="checkpoint.jd")
     parser.add_argument("--episodes", type=int, default=500)
     parser.add_argument("--models", type=Path, default=MODELS)
     parser.add_argument("--only-write", action="store_true", help="only write card and index, from the existing facts")
     parser.add_argument("--ablate", metavar="LAYER", help="play without each feature of this layer")
-    parser.add_argument("--ablation-dir", type=Path, default=Path("out/ablation"), help="directory of its page")
+    parser.add_argument(
+        "--ablation-dir", type=Path, default=Path("out/ablation"), help="directory of the ablation page"
+    )
     parser.add_argument("--ablation-episodes", type=int, default=ABLATED_EPISODES)
-    parser.add_argument("--ablation-note", default="", help="text for the card: why this layer, what it says")
-    parser.add_argument("--checks", type=Path, help="check saliency methods; directory of the page")
-    parser.add_argument("--findings", type=Path, help="test why the agent fails; directory of the page")
-    parser.add_argument("--checks-note", default="", help="text for the card: what the checks say")
+    parser.add_argument(
+        "--ablation-note", default="", help="text for the card: why this layer was chosen, and what the results show"
+    )
+    parser.add_argument("--checks", type=Path, help="check saliency methods, and write the page to this directory")
+    parser.add_argument("--findings", type=Path, help="test why the agent fails, and write the page to this directory")
+    parser.add_argument("--checks-note", default="", help="text for the card: what the checks show")
     options = parser.parse_args(arguments)
     facts_path = options.models / f"{options.name}.json"
     if not options.only_write:
@@ -216,7 +222,7 @@ def ablation_facts(report: AblationReport, note: str) -> dict[str, Any]:
 
 
 def stages(save_dir: Path, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the stages of training with different options, as far as they are known from checkpoints (`save_all`)."""
+    """Return the stages of training, each with different options, as far as checkpoints reveal them (`save_all`)."""
     kept = [(trained_timesteps(path), dict(read(path).metadata)) for path in save_dir.glob("checkpoint-*.jd")]
     trained = sorted((pair for pair in kept if pair[0] <= facts["timesteps"]), key=lambda pair: pair[0])
     if not trained or trained[-1][0] < facts["timesteps"]:
@@ -242,7 +248,7 @@ def trained_timesteps(checkpoint: Path) -> int:
 
 
 def card(name: str, facts: Mapping[str, Any], findings: Mapping[str, Any] | None = None) -> str:
-    """Return the card of an agent. `findings` is the content of its file of findings."""
+    """Return the card of an agent. `findings` is the content of `findings/NAME.json`."""
     args = facts["args"]
     episodes = facts["returns"][TRAINING]["episodes"]
     lines = [

@@ -21,7 +21,7 @@ CELL_SECONDS = 900
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", nargs="?", choices=NOTEBOOKS, help="by default all of them")
+    parser.add_argument("name", nargs="?", choices=NOTEBOOKS, help="name of the notebook; by default all of them")
     chosen = parser.parse_args().name
     for name in [chosen] if chosen else NOTEBOOKS:
         target = EXAMPLES / f"{name}.ipynb"

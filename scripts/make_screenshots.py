@@ -143,7 +143,9 @@ def take_agent(browser: Browser, directory: Path) -> None:
 
 
 def position(results: Results) -> dict[str, Any]:
-    """Return the parts of the addresses of the screenshots, whose frame is the first bookmark of high advantage."""
+    """Return the values for the query strings of the screenshots, which show the first bookmarked frame with a high
+    advantage.
+    """
     bookmark = results.section("trajectories")["bookmarks"]["high"][0]
     outputs = [output["id"] for output in results.section("attribution")["outputs"] if output["kind"] == "action"]
     slugs = [layer["slug"] for layer in results.section("attribution")["layers"]]
@@ -166,7 +168,7 @@ def take_one(browser: Browser, directory: Path, screenshot: Screenshot, address:
 
 
 def animate(browser: Browser, directory: Path, address: dict[str, Any]) -> None:
-    """Play the frames before the screenshots' frame, and write them as an animated WebP."""
+    """Play the frames that lead up to the frame of the screenshots, and write them as an animated WebP."""
     page = open_page(browser, directory, Screenshot("page"), address)
     images = []
     for frame in range(address["frame"] - ANIMATION_FRAMES, address["frame"]):

@@ -1,6 +1,6 @@
 """Write the files that depend on the dataclasses of sections: `python -m scripts.make_sections`.
 
-These are the types by which pages are read and checked in Python, those of the front end, and the tables of
+These are the Python types with which pages are read and checked, the types of the front end, and the tables of
 docs/page-format.md.
 """
 

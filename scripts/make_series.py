@@ -109,7 +109,9 @@ def ship_series(save_dir: Path, models: Path, name: str, count: int, episodes: i
         checkpoints.append(evaluate_checkpoint(target, episodes, random=path == chosen[-1]))
     size = sum(path.stat().st_size for path in folder.glob("*.jd"))
     if size > MAX_BYTES:
-        raise SystemExit(f"{count} checkpoints take {size} bytes; at most {MAX_BYTES}: choose fewer with --count")
+        raise SystemExit(
+            f"{count} checkpoints take {size} bytes; at most {MAX_BYTES} are allowed: choose fewer with --count"
+        )
     facts = {
         "args": dict(read(chosen[-1]).metadata),
         "bytes": size,
@@ -147,7 +149,9 @@ def select(save_dir: Path, count: int) -> list[Path]:
     """Return evenly spaced checkpoints of a training, including the first and the last."""
     kept = sorted(save_dir.glob("checkpoint-*.jd"), key=trained_timesteps)
     if not MIN_COUNT <= count <= len(kept):
-        raise SystemExit(f"{save_dir} has {len(kept)} checkpoints; --count {count} must be from {MIN_COUNT} to that")
+        raise SystemExit(
+            f"{save_dir} has {len(kept)} checkpoints; --count {count} must be from {MIN_COUNT} to this number"
+        )
     return [kept[round(index * (len(kept) - 1) / (count - 1))] for index in range(count)]
 
 

@@ -62,11 +62,11 @@ def compile_html(
     title: title of the page, as text.
     div_id: id of the element that holds the component.
     inline_js: embed the script in the page; otherwise the page refers to it.
-    svelte_to_js: compile input_path first; default: unless its suffix is .js.
+    svelte_to_js: compile input_path first; default: true unless its suffix is .js.
     js_path, js_name, js_lint, overwrite: as in compile_js. For a compiled script, js_name must be the name it was
     compiled with. The script is written if js_path is given or inline_js is false.
 
-    Raises what compile_js raises, and TypeError for props that cannot be written as JSON.
+    Raises the errors of compile_js, and TypeError for props that cannot be written as JSON.
     """
     source = _existing(input_path)
     target = Path(html_path) if html_path is not None else source.with_suffix(".html")
@@ -96,7 +96,9 @@ def _compile(source: Path, name: str, js_lint: bool) -> str:
 
 
 def _write(path: Path, text: str, mark: str, overwrite: bool) -> None:
-    """Write a file atomically. An existing file that does not contain `mark` is only replaced with `overwrite`."""
+    """Write a file atomically. An existing file that does not contain `mark` is replaced only if `overwrite` is
+    true.
+    """
     try:
         data = text.encode()
     except UnicodeEncodeError as error:
@@ -201,14 +203,14 @@ def _warn(compiler_warnings: list[dict[str, Any]], source: Path) -> None:
 def lint(paths: list[Path], *, style: bool = False, fix: bool = False) -> list[dict[str, Any]]:
     """Return the linter's problems in files and directories: dicts of file, line, column, rule, message, error.
 
-    style: also report what the formatter would change; fix: fix what can be fixed.
+    style: also report what the formatter would change. fix: fix problems that can be fixed automatically.
     """
     flags = [flag for flag, on in (("--prettier", style), ("--fix", fix)) if on]
     return _problems("lint.mjs", *flags, *(str(path) for path in paths))
 
 
 def check_types(paths: list[Path]) -> list[dict[str, Any]]:
-    """Return the problems that TypeScript finds in directories with a `tsconfig.json`, as `lint` returns them."""
+    """Return the problems that TypeScript finds in directories with a `tsconfig.json`, in the format of `lint`."""
     configs = [str(path / "tsconfig.json") for path in paths if (path / "tsconfig.json").is_file()]
     return _problems("types.mjs", *configs) if configs else []
 

@@ -18,7 +18,7 @@ def to_json(value: Any, precision: int | None = None) -> str:
     """Serialize a value as JSON whose text is safe in a script element.
 
     Supports mappings, sequences, numpy arrays and numpy scalars. Floats keep `precision` significant figures (all if
-    None); NaN and infinities become null, which JSON lacks. Raises TypeError for other types.
+    None); NaN and infinities, which JSON lacks, become null. Raises TypeError for other types.
     """
     text = json.dumps(_plain(value, precision), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for character, escape in _UNSAFE.items():

@@ -36,7 +36,7 @@ class Node:
 def find_node() -> Node:
     """Return Node.js from the PATH, or else from the `[node]` extra.
 
-    Raises ToolchainError if neither exists, or only an old one.
+    Raises ToolchainError if neither exists, or if the only one is too old.
     """
     node, npm = shutil.which("node"), shutil.which("npm")
     if node and npm and _major_version(node) >= MINIMUM_NODE:
@@ -75,7 +75,7 @@ def _node_from_wheel() -> Node | None:
 
 
 def cache_directory() -> Path:
-    """Return the directory for the packages of this lock file, which may not be installed yet."""
+    """Return the directory for the packages in `package-lock.json`, which may not be installed yet."""
     root = os.environ.get("SVELTE3_CACHE") or platformdirs.user_cache_dir("svelte3", appauthor=False)
     return Path(root) / hashlib.sha256(LOCK.read_bytes()).hexdigest()[:16]
 
@@ -83,7 +83,7 @@ def cache_directory() -> Path:
 def install(node: Node | None = None) -> Path:
     """Return the directory that contains `node_modules`, after installing the pinned packages if necessary.
 
-    Raises ToolchainError with npm's message if that fails, as it does offline.
+    Raises ToolchainError with npm's message if the installation fails, for example offline.
     """
     target = cache_directory()
     if (target / "node_modules").is_dir():
@@ -137,7 +137,7 @@ def run_script(script: str, *arguments: str, stdin: str = "") -> subprocess.Comp
 
 
 def run_tests(tests: list[str]) -> int:
-    """Run test files with Node.js and return its exit status. They may import the pinned packages, as components do."""
+    """Run test files with Node.js and return its exit status. Like components, they may import the pinned packages."""
     node = find_node()
     resolve = (PACKAGE / "scripts" / "resolve.mjs").as_uri()
     command = [node.executable, "--import", resolve, "--test", *tests]

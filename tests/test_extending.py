@@ -226,9 +226,9 @@ def test_a_published_episode_shows_the_section_of_a_plugin_analysis(
 
 def test_an_analysis_that_needs_more_than_an_episode_skips_recordings(tmp_path: Path) -> None:
     record(tmp_path / "recording", (5,))
-    with pytest.raises(OptionError, match=r"analyses='behavior' .*: it needs more than an episode"):
+    with pytest.raises(OptionError, match=r"analyses='behavior' .* because it needs more than one episode"):
         explain(tmp_path / "recording", analyses={"behavior": {}})
-    with pytest.raises(OptionError, match=r"analyses='saliency' .*: methods= \(--methods\) chooses its maps"):
+    with pytest.raises(OptionError, match=r"analyses='saliency' .* because methods= \(--methods\) chooses its maps"):
         explain(tmp_path / "recording", analyses={"saliency": {}})
     assert not (tmp_path / "recording/explained").exists()
 

@@ -307,7 +307,7 @@ def test_publish_publishes_intact_runs_beside_a_damaged_one(
 def test_a_log_directory_of_several_recordings_names_them_all(runs: Path) -> None:
     replaced_by("recording.json", Path.mkdir)(runs / "bad" / TRAINING, pytest.MonkeyPatch())
     (runs / "good" / TRAINING).rename(runs / "bad/plugins/rl_clarity/good")
-    with pytest.raises(SamplesError, match=r"has 2 recordings: open one of .*/good, .*/training"):
+    with pytest.raises(SamplesError, match=r"has 2 recordings; open one of them: .*/good, .*/training"):
         rl_clarity.open_recording(runs / "bad")
 
 
@@ -332,7 +332,7 @@ def test_verify_checks_found_runs_and_names_links_it_does_not_follow(
     assert main(["verify", str(runs)]) == 1
     printed = capsys.readouterr().out
     assert f"{runs}/good/{TRAINING}" in printed
-    assert f"{runs}/bad is not read: a link to {tmp_path}/elsewhere, not followed" in printed
+    assert f"{runs}/bad was not read: a link to {tmp_path}/elsewhere, not followed" in printed
 
 
 def damage_page(folder: Path, make: Callable[[Path], object]) -> None:

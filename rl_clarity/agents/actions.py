@@ -1,9 +1,9 @@
 """What an agent's actions consist of, and how a network's outputs determine them.
 
 An action has one or more *factors*. Each factor is a choice among n options (`Categorical`), a switch (`Binary`), or a
-number (`Gaussian`), and is computed from its own network outputs. `policy_logits` (B, A) contains the A outputs of all
-factors side by side, for B observations. Factors are sampled independently. An action is an integer if its only factor
-is a `Categorical`, as for most agents, and otherwise a vector with one number for each factor.
+continuous value (`Gaussian`), and is computed from its own network outputs. `policy_logits` (B, A) contains the A
+outputs of all factors side by side, for B observations. Factors are sampled independently. An action is an integer if
+its only factor is a `Categorical`, as for most agents, and otherwise a vector with one entry for each factor.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Categorical:
 
     def __post_init__(self) -> None:
         if self.n < 1 or len(self.choices) not in (0, self.n):
-            raise OptionError(f"{self}: n must be positive, and choices must have n names or none")
+            raise OptionError(f"{self}: n must be positive, and choices must be empty or have n names")
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -50,10 +50,10 @@ class Binary:
 
 @dataclass(frozen=True)
 class Gaussian:
-    """A number that is sampled from a normal distribution. Its outputs are the mean and, unless `std` is given, the
-    logarithm of the standard deviation.
+    """A continuous value that is sampled from a normal distribution. Its outputs are the mean and, unless `std` is
+    given, the logarithm of the standard deviation.
 
-    With `squashed`, the action is (low + high) / 2 + tanh(x) (high - low) / 2 for the sampled number x, as in SAC.
+    With `squashed`, the action is (low + high) / 2 + tanh(x) (high - low) / 2 for the sampled value x, as in SAC.
     Otherwise, it is x clipped to the range from low to high.
     """
 
@@ -67,9 +67,9 @@ class Gaussian:
     def __post_init__(self) -> None:
         bounded = math.isfinite(self.low) and math.isfinite(self.high)
         if not self.low < self.high or (self.squashed and not bounded):
-            raise OptionError(f"{self}: low must be below high, and both must be finite if it is squashed")
+            raise OptionError(f"{self}: low must be below high, and both must be finite with squashed=True")
         if self.std is not None and not 0 <= self.std < math.inf:
-            raise OptionError(f"{self}: std must be a number from 0 on, or None if the network has it as an output")
+            raise OptionError(f"{self}: std must be finite and not negative, or None if it is an output of the network")
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -80,14 +80,14 @@ class Gaussian:
         return np.full(len(outputs), self.std) if self.std is not None else np.exp(outputs[:, 1])
 
     def to_action(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the actions for sampled numbers: the numbers squashed, or clipped to the bounds."""
+        """Return the actions for sampled values, which are squashed or clipped to the bounds."""
         if not self.squashed:
             return np.clip(numbers, self.low, self.high)
         return (self.low + self.high) / 2 + np.tanh(numbers) * ((self.high - self.low) / 2)
 
 
 SWITCH = ("off", "on")
-"""Names of the options of a switch that has a logit for each of them: a `Categorical` instead of a `Binary`."""
+"""Names of the options of a switch with a logit for each option, which is a `Categorical` instead of a `Binary`."""
 Factor: TypeAlias = Categorical | Binary | Gaussian
 
 
@@ -106,7 +106,7 @@ def factors_to_json(factors: Sequence[Factor]) -> list[dict[str, Any]]:
 
 
 def factors_from_json(objects: Sequence[Mapping[str, Any]]) -> tuple[Factor, ...]:
-    """Return the factors that `factors_to_json` converted to objects. Raises OptionError for other objects."""
+    """Return the factors that `factors_to_json` converted to objects. Raises OptionError for invalid objects."""
     kinds: dict[str, Any] = {kind.__name__: kind for kind in (Categorical, Binary, Gaussian)}
     unbounded: dict[str, float] = {"low": -math.inf, "high": math.inf}
     try:
@@ -145,26 +145,28 @@ def output_labels(factors: Sequence[Factor]) -> list[str]:
 def checked_factors(factors: Sequence[Factor], outputs: int | None = None) -> tuple[Factor, ...]:
     """Return the factors as a tuple.
 
-    Raises OptionError if there are none, for objects that are not factors, and if their number of outputs differs from
-    `outputs`, the number of outputs of the network's policy. None skips the last check.
+    Raises OptionError if the sequence is empty, if it contains objects that are not factors, or if the factors do not
+    have `outputs` outputs in total, like the network's policy. If `outputs` is None, the last check is skipped.
     """
     factors = tuple(factors)
     if not factors or not all(isinstance(factor, Categorical | Binary | Gaussian) for factor in factors):
         raise OptionError(
-            f"actions={factors!r} must be a sequence of Categorical, Binary or Gaussian, one for each factor"
+            f"actions={factors!r} must be a sequence of Categorical, Binary and Gaussian objects, one for each factor"
         )
     if outputs not in (None, count_outputs(factors)):
         described = ", ".join(output_labels(factors))
         raise OptionError(
             f"actions={factors!r} have {count_outputs(factors)} outputs ({described}), but the network's policy has "
-            f"{outputs}: a Categorical has n logits, a Binary one, a Gaussian a mean and, without std, a log std"
+            f"{outputs}. A Categorical has n logits, a Binary has one, and a Gaussian has a mean and, without std, a "
+            "log std"
         )
     return factors
 
 
 def same_actions(factors: Sequence[Factor], others: Sequence[Factor]) -> bool:
     """Return whether two sequences of factors describe actions of the same form: the same number of factors, of the
-    same types and with the same numbers of options. A switch equals a choice among two options: both are 0 or 1.
+    same types and with the same numbers of options. A switch counts as a choice between two options, because both are 0
+    or 1.
     """
 
     def form(factor: Factor) -> Any:
@@ -174,21 +176,21 @@ def same_actions(factors: Sequence[Factor], others: Sequence[Factor]) -> bool:
 
 
 def describe_factors(factors: Sequence[Factor]) -> str:
-    """Return the factors in words: `a choice of 3, a number from -1 to 1`."""
+    """Return the factors in words: `a choice of 3, a value from -1 to 1`."""
     words = []
     for factor in factors:
         if isinstance(factor, Categorical):
             words.append(f"a choice of {factor.n}")
         else:
             words.append(
-                "a switch" if isinstance(factor, Binary) else f"a number from {factor.low:g} to {factor.high:g}"
+                "a switch" if isinstance(factor, Binary) else f"a value from {factor.low:g} to {factor.high:g}"
             )
     return ", ".join(words)
 
 
 def greedy_columns(outputs: np.ndarray, factors: Sequence[Factor]) -> np.ndarray:
-    """Return the index of one output per factor, (B, factors): a choice's largest logit, a switch's logit, or a
-    number's mean.
+    """Return the index of one output per factor, (B, factors): the largest logit of a choice, the logit of a switch, or
+    the mean of a continuous value.
     """
     chosen = []
     for where, factor in zip(factor_columns(factors), factors, strict=True):
@@ -211,11 +213,12 @@ def sample_factors(
 
     Args:
         outputs: the network's outputs
-        factors: what an action consists of
+        factors: the factors of an action
         rng: random number generator
         temperature: divides logits, and multiplies standard deviations
-        greedy: take the most likely choices, and the means of numbers
-        noise: probability of replacing a factor by a uniformly random one; numbers without bounds are not replaced
+        greedy: take the most likely choices, and the means of continuous values
+        noise: probability of replacing the value of a factor by a uniformly random one; values without bounds are not
+            replaced
         masks: (B, A), true for valid choices
     """
     outputs = np.asarray(outputs, np.float64)
@@ -246,8 +249,8 @@ def sample_factors(
 def policy_entropy(outputs: np.ndarray, factors: Sequence[Factor] | None = None) -> np.ndarray:
     """Return the entropy (n,) in nats of policies with outputs (n, A): the sum of the entropies of all factors.
 
-    Without factors, the outputs are the logits of one choice. The entropy of a number is its differential entropy
-    before it is squashed or clipped.
+    Without factors, the outputs are the logits of one choice. The entropy of a continuous value is its differential
+    entropy before it is squashed or clipped.
     """
     outputs = np.asarray(outputs, np.float64)
     total = np.zeros(len(outputs))
@@ -265,11 +268,11 @@ def policy_entropy(outputs: np.ndarray, factors: Sequence[Factor] | None = None)
 def policy_change(before: np.ndarray, after: np.ndarray, factors: Sequence[Factor]) -> np.ndarray:
     """Return the difference (n,) between two policies, from 0 to 1, for their outputs (n, A).
 
-    For a single factor, it is the total variation distance: the largest difference between the probabilities of any set
-    of actions. For several factors, it is 1 - prod(1 - total variation): the probability that some factor differs if
-    each factor agrees as often as possible. Bounds of numbers are ignored, except for numbers with a standard deviation
-    of 0. Their total variation would be 1 wherever the means differ at all, so the difference between the actions as a
-    share of their range is used instead.
+    For a single factor, it is the total variation distance: the largest difference between the probabilities that the
+    policies give to the same set of actions. For several factors, it is 1 - prod(1 - total variation): the probability
+    that some factor differs if each factor agrees as often as possible. Bounds of continuous values are ignored unless
+    the standard deviation is 0. The total variation would then be 1 wherever the means differ at all, so the difference
+    between the actions, as a share of their range, is used instead.
     """
     before, after = np.asarray(before, np.float64), np.asarray(after, np.float64)
     if len(factors) == 1:

@@ -1,4 +1,6 @@
-"""Apply an agent's edits inside its network, as functions of the values of sites. Some edits need extra inputs."""
+"""Apply an agent's edits inside its network, as functions of the values of sites. Some edits add inputs to the
+network.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ class AppliedEdits:
     """The edits of a network in the order in which they are applied, each with the full name of the site it changes.
 
     Replacement activations (`Edit.replacements`) enter the network as extra inputs `edit/0`, `edit/1`, ..., numbered by
-    the index of the edit. The site of an edit of the state after a step is called `after/0`, ..., or `after` if the
-    edit changes all arrays of the state at once.
+    the index of the edit. If an edit changes the state after a step, its site is called `after/0`, ..., or `after` if
+    it changes all arrays of the state at once.
     """
 
     def __init__(self, edits: Sequence[tuple[str, Edit]] = ()) -> None:
@@ -38,8 +40,8 @@ class AppliedEdits:
     def extended(self, edits: Sequence[Edit], sites: Sequence[Site]) -> AppliedEdits:
         """Return these edits followed by `edits`, without those that have no effect.
 
-        Raises OptionError for an object that is not an edit, for an unknown layer or an output of the agent, and for an
-        edit that does not fit its layer.
+        Raises OptionError for an object that is not an edit, for a layer that is unknown or an output of the agent, and
+        for an edit that does not fit its layer.
         """
         added = []
         for edit in edits:
@@ -47,7 +49,9 @@ class AppliedEdits:
                 raise OptionError(f"{edit!r} is not an edit: use rl_clarity.Ablate, Steer or SwapDirections")
             site = _state_site(sites) if edit.layer == STATE else find_site(sites, edit.layer)
             if site.kind == "head":
-                raise OptionError(f"layer {edit.layer!r} is an output of the agent; edits change layers before it")
+                raise OptionError(
+                    f"layer {edit.layer!r} is an output of the agent, but only layers before the outputs can be edited"
+                )
             edit.check(site)
             if edit.changes:
                 added.append(
@@ -74,8 +78,8 @@ class AppliedEdits:
         }
 
     def functions(self, inputs: Mapping[str, Tensor], operations: Operations) -> dict[str, Function]:
-        """Return a function for each edited site, by name, from the site's tensor (B, *shape) to the edited tensor.
-        `inputs` contains the extra inputs. Edits of the state after a step are left out.
+        """Return a function for each edited site, by name, that maps the site's tensor (B, *shape) to the edited
+        tensor. `inputs` contains the extra inputs. Edits of the state after a step are left out.
         """
 
         def function(site: str) -> Function:

@@ -106,9 +106,8 @@ class BatchedAgent(HoldsInputs, ABC):
         """Return a function that computes the tensors named `wanted` from those named `given`. The names are those of
         sites, and `after/0`, ... for the arrays of the next state.
 
-        The tensor of the input is observations / divisor; the section adds `input_scale.black` to it. `edits` maps
-        names of sites to functions from values (B, *shape) float32 to the edited values that the rest of the network
-        reads.
+        The input tensor is observations / divisor; the section adds `input_scale.black` to it. `edits` maps names of
+        sites to functions from values (B, *shape) float32 to the edited values that the rest of the network reads.
         """
 
     @abstractmethod
@@ -116,8 +115,8 @@ class BatchedAgent(HoldsInputs, ABC):
         """Return the names of the tensors that, together with the site, determine the heads."""
 
     def _repeats_rows(self, site: str) -> bool:
-        """Return whether rows of a batch can be repeated: the first axis of all tensors that bypass a site is the
-        batch, and the backend shares batches (`Backend.shares_batches`).
+        """Return whether rows of a batch can be repeated. They can if the first axis of all tensors that bypass the
+        site is the batch, and the backend shares batches (`Backend.shares_batches`).
         """
         return False
 
@@ -137,16 +136,16 @@ class BatchedAgent(HoldsInputs, ABC):
 
     @contextmanager
     def other_parameters(self, parameters: Mapping[str, np.ndarray]) -> Iterator[Self]:
-        """In the block, replace parameters of the network by the arrays `parameters`, by name. All other parameters
-        keep their values.
+        """In the block, replace some of the network's parameters. `parameters` maps their names to the new arrays. All
+        other parameters keep their values.
 
-        Raises OptionError for a name that the network does not have, and for an array of another shape.
+        Raises OptionError for an unknown name, and for an array with the wrong shape.
         """
         before = self._network_parameters()
         for name, array in parameters.items():
             if name not in before or np.shape(array) != before[name].shape:
-                known = before[name].shape if name in before else f"none; known: {', '.join(before)}"
-                raise OptionError(f"parameter {name!r} of shape {np.shape(array)}: the network has {known}")
+                known = before[name].shape if name in before else f"no parameter of this name, only {', '.join(before)}"
+                raise OptionError(f"parameter {name!r} has the shape {np.shape(array)}, but the network has {known}")
         try:
             self._replace_parameters({**before, **parameters})
             yield self
@@ -159,7 +158,9 @@ class BatchedAgent(HoldsInputs, ABC):
             self._forget_functions()
 
     def _forget_functions(self) -> None:
-        """Discard compiled functions, whose cache keys are tuples. The graph and the names, with text keys, stay."""
+        """Discard compiled functions, whose cache keys are tuples. The graph and the names, whose keys are strings, are
+        kept.
+        """
         self._cache = self._cache.subset(lambda key: isinstance(key, str))
 
     def parameters(self) -> dict[str, np.ndarray]:
@@ -183,17 +184,18 @@ class BatchedAgent(HoldsInputs, ABC):
 
         Only `Ablate` with `to="zero"` and without `positions` can be saved, at a layer that is read only by
         convolutions and dense layers. Components are projected out of the weights of these layers, as with
-        `signed=True`. The result equals the edit for units, and for a single non-negative component of a layer without
-        negative values, where negative coefficients do not occur. Pooling may lie between the layer and the weights.
-        Pooled activations are then projected, which is exact for average pooling only.
+        `signed=True`. The saved agent is equivalent to the edited one for units, and for a single non-negative
+        component of a layer without negative values, where negative coefficients do not occur. Pooling may lie between
+        the layer and the weights. Pooled activations are then projected, which is exact for average pooling only.
 
-        Raises OptionError for an agent that was not loaded from a checkpoint, and for other edits and layers. Raises
-        OutputError for a path that does not end in `.safetensors`, and for an existing file without `overwrite`.
+        Raises OptionError for an agent that was not loaded from a checkpoint, and for edits and layers other than
+        these. Raises OutputError for a path that does not end in `.safetensors`, and for an existing file without
+        `overwrite`.
         """
         if self.checkpoint is None:
             raise OptionError(
-                "the agent was not loaded from a checkpoint, so there is no file format to save it in: use the edited "
-                "agent itself in Python (generate, record, evaluate and collect take it)"
+                "the agent was not loaded from a checkpoint, so there is no file format to save it in. Use the edited "
+                "agent itself in Python: generate, record, evaluate and collect accept it"
             )
         notes = [f"edited: {edit.describe()}" for edit in self.edits]
         self.checkpoint.save(os.fspath(path), self._edited_parameters(), notes, overwrite=overwrite)
@@ -201,7 +203,9 @@ class BatchedAgent(HoldsInputs, ABC):
     def _edited_parameters(self) -> dict[str, np.ndarray]:
         """Return the parameters that the edits change, by name."""
         if self._edits:
-            raise OptionError(f"the weights of a {type(self).__name__} cannot be edited: use the agent in Python")
+            raise OptionError(
+                f"the weights of a {type(self).__name__} cannot be edited; use the edited agent in Python instead"
+            )
         return {}
 
     @property
@@ -228,14 +232,17 @@ class BatchedAgent(HoldsInputs, ABC):
         return self._cached("parallel calls", lambda: min(self._backend.parallel_calls, thread_count()))
 
     def initial_state(self, n: int) -> State:
-        """Return the state of n environments before their first step, arrays (n, ...), or None without a state."""
+        """Return the state of n environments before their first step as arrays (n, ...), or None for an agent without a
+        state.
+        """
         return tuple(np.repeat(part[None], n, axis=0) for part in self._initial_state) or None
 
     def step(self, observations: np.ndarray, state: State, firsts: np.ndarray) -> tuple[Outputs, State]:
         """Return the outputs for observations (B, H, W, C) and the next state. Where `firsts` (B,) is true the state is
         reset first.
 
-        Raises SamplesError for observations of another shape or range, OptionError for a state of another shape.
+        Raises SamplesError for observations with a wrong shape or range, and OptionError for a state with a wrong
+        shape.
         """
         state = checked_state(state, self.initial_state(len(firsts)))
         outputs = self.forward(observations, self.reset(state, np.asarray(firsts, bool)))
@@ -251,8 +258,8 @@ class BatchedAgent(HoldsInputs, ABC):
     ) -> Outputs:
         """Return the outputs for observations (B, H, W, C) and a state, by default the initial state; see `Agent`.
 
-        Raises SamplesError for observations of another shape or range, OptionError for an unknown site, and for a state
-        or written values of another shape.
+        Raises SamplesError for observations with a wrong shape or range. Raises OptionError for an unknown site, and
+        for a state or written values with a wrong shape.
         """
         names = [self.site(name).name for name in read]
         edits = {self.site(name).name: edit for name, edit in (write or {}).items()}
@@ -263,7 +270,7 @@ class BatchedAgent(HoldsInputs, ABC):
                 values = edit(self._read(observations, state, written, [site.name])[0]) if callable(edit) else edit
                 if np.shape(values) != (len(observations), *site.shape):
                     shape = (len(observations), *site.shape)
-                    raise OptionError(f"write={site.name!r} has the shape {np.shape(values)}; {shape} is needed")
+                    raise OptionError(f"write[{site.name!r}] has the shape {np.shape(values)}, but {shape} is needed")
                 written[site.name] = np.asarray(values, np.float32)
         after = [f"after/{i}" for i in range(len(self._initial_state))]
         arrays = self._read(observations, state, written, [*self.heads, *after, *names])
@@ -281,14 +288,16 @@ class BatchedAgent(HoldsInputs, ABC):
         return frames
 
     def site(self, name: str) -> Site:
-        """Return the site with a full or short name. Raises OptionError, with the nearest name, if it is unknown."""
+        """Return the site with a full or short name. Raises OptionError, which suggests the nearest name, for an
+        unknown site.
+        """
         return find_site(self.sites, name)
 
     def activations(self, observations: np.ndarray, site: str, state: State = None) -> np.ndarray:
         """Return the values (B, *shape) of a site for observations (B, H, W, C), without computing the rest of the
         network.
 
-        Raises OptionError for an unknown site, SamplesError for observations of another shape or range.
+        Raises OptionError for an unknown site, and SamplesError for observations with a wrong shape or range.
         """
         return self._read(observations, state, {}, [self.site(site).name])[0]
 
@@ -297,8 +306,8 @@ class BatchedAgent(HoldsInputs, ABC):
     ) -> Iterator[BatchedTail]:
         """Yield a `Tail`, the network from a site to the scores, for each batch of observations.
 
-        Raises OptionError for an unknown site or score and for a state of another shape.
-        Raises SamplesError for observations of another shape or range.
+        Raises OptionError for an unknown site or score and for a state with a wrong shape. Raises SamplesError for
+        observations with a wrong shape or range.
         """
         name = self.site(site).name
         bypass = (*self._bypass(name), *self._edits.names)
@@ -333,10 +342,10 @@ class BatchedAgent(HoldsInputs, ABC):
         """Return the gradients (S, B, *shape) of S scores with respect to a site, at the site's values or at `values`.
 
         Gradients with respect to the input have the layout of the observations. Raises OptionError for an unknown site
-        or score and for a state of another shape, SamplesError for observations or values of another shape.
+        or score and for a state with a wrong shape, and SamplesError for observations or values with a wrong shape.
         """
         if values is not None and len(values) != len(observations):
-            raise SamplesError(f"values for {len(values)} observations are given with {len(observations)}")
+            raise SamplesError(f"there are values for {len(values)} observations, but {len(observations)} observations")
         tails = self.tails(observations, site, scores, state)
         result = np.concatenate([t.gradients(None if values is None else values[t.rows]) for t in tails], axis=1)
         if self.site(site).name == INPUT and not self._channels_last(np.shape(observations)):
@@ -349,8 +358,9 @@ class BatchedAgent(HoldsInputs, ABC):
         """Return the activation (N,) of one direction per image, and its gradient (N, H, W, C) with respect to the
         image. Feature visualization ascends this gradient.
 
-        Images (N, H, W, C) are from 0 to 1; directions (N, c) are in the layer's channels. An activation is the mean
-        over positions of the dot product of the layer's activations and the direction, in the initial state.
+        Images (N, H, W, C) have values from 0 to 1. Directions (N, c) have a weight for each channel of the layer. An
+        activation is the mean over positions of the dot product of the layer's activations and the direction, in the
+        initial state.
         """
         return gradient_of_direction(self, images, layer, directions)
 
@@ -424,8 +434,8 @@ class BatchedAgent(HoldsInputs, ABC):
     def _read(
         self, observations: np.ndarray, state: State, written: Mapping[str, np.ndarray], names: Sequence[str]
     ) -> list[np.ndarray]:
-        """Return the values of sites, or of arrays of the next state, by `names`. `written` replaces the values of
-        sites before others are computed from them.
+        """Return the values of the sites, or arrays of the next state, with these names. `written` replaces the values
+        of some sites before other sites are computed from them.
         """
         wanted = tuple(dict.fromkeys(names))
         given = tuple(dict.fromkeys((*self._inputs, *written)))
@@ -480,7 +490,7 @@ class BatchedAgent(HoldsInputs, ABC):
             yield rows, {name: pad(part, padded) for name, part in parts.items()}
 
     def _channels_last(self, shape: tuple[int, ...]) -> bool:
-        """Return whether observations of this shape are (B, H, W, C) and not (B, C, H, W)."""
+        """Return whether observations of this shape are (B, H, W, C) rather than (B, C, H, W)."""
         height, width, channels = self.observation_shape
         if shape[1:] == self.observation_shape or is_vector(self):
             return True

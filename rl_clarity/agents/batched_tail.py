@@ -23,11 +23,14 @@ from rl_clarity.agents.scores import (
 from rl_clarity.base.errors import SamplesError
 
 GRADIENT_BYTES = 2**27
-"""Largest total size in bytes of the values of all sites, for a batch that combines several points of paths."""
+"""Largest total size in bytes of the values of all sites, for a batch that combines several points on integration
+paths."""
 
 
 def gradient_rows(sites: Sequence[Site], most: int) -> int:
-    """Return the largest number of rows, at most `most`, of a batch that combines several points of paths."""
+    """Return the largest number of rows, at most `most`, of a batch that combines several points on integration
+    paths.
+    """
     row = 4 * sum(math.prod(site.shape) for site in sites)
     return min(most, max(GRADIENT_BYTES // row, SMALLEST_GRADIENT_BATCH))
 
@@ -117,7 +120,7 @@ class BatchedTail:
         """Return the same gradients as `path_gradients` up to rounding, but compute the linear prefix once instead of
         at each point.
 
-        L2 pooling counts as linear along a path from 0; the small constant under its root is neglected.
+        L2 pooling counts as linear along a path from 0; the small constant under its square root is neglected.
         """
         prefix = self._linear_prefix(baseline is None)
         if prefix is None:
@@ -142,7 +145,7 @@ class BatchedTail:
         return self._array(prefix.pull_back(given[0], total, *given[1:]))
 
     def _is_one_row(self, values: np.ndarray) -> bool:
-        """Return whether values (n, ...) are a broadcast view of one row, for which all rows have the same results."""
+        """Return whether values (n, ...) are a broadcast view of one row, so that all rows have the same results."""
         repeats = np.shape(values) == (self._count, *self._values.shape[1:]) and values.strides[0] == 0
         return repeats and not self._bypass
 
@@ -176,7 +179,7 @@ class BatchedTail:
         weights: Sequence[float],
         bypass: Sequence[Tensor],
     ) -> Tensor:
-        """Return the sum (S, n, ...) over points of weight x gradient at start + point x values. Rows of padding may be
+        """Return the sum (S, n, ...) over points of weight x gradient at start + point x values. Padding rows may be
         left out.
         """
         size, count, scores = len(values), max(self._count, 1), self._selection.shape[1]

@@ -28,13 +28,14 @@ DISAGREEMENT = 0.3
 change."""
 EXACT = 1e-6
 """Gradients are compared with changes only if the relative precision of the outputs (epsilon) is below this."""
-ANYWAY = "; check=False explains the network nevertheless"
+ANYWAY = ". To explain the network anyway, pass check=False"
 
 
 def check_behavior(agent: BatchedAgent, epsilon: float) -> None:
     """Raise OptionError for outputs that are random, depend on the rest of the batch, or have no gradient.
 
-    Warn of outputs that do not depend on the observations, and of outputs whose gradients disagree with their changes.
+    Warn about outputs that do not depend on the observations, and about outputs whose gradients disagree with their
+    changes.
 
     Args:
         agent: agent to check, which is run on 4 images of noise, and differentiated at 16 points between them
@@ -55,15 +56,15 @@ def check_behavior(agent: BatchedAgent, epsilon: float) -> None:
         change = np.abs(values[:1] - alone[head]).max(initial=0)
         if change > rounding:
             raise OptionError(
-                f"the network's {head} for an observation change by {change:.2g} with the others in its batch. "
-                "Normalize each observation on its own, or with running statistics, as nn.BatchNorm2d does in "
+                f"the network's {head} for an observation change by {change:.2g} with the rest of its batch. "
+                "Normalize each observation separately, or with running statistics, like nn.BatchNorm2d in "
                 f"evaluation mode{ANYWAY}"
             )
     _check_gradients(agent, frames, results, epsilon)
 
 
 def noise(agent: BatchedAgent, count: int) -> np.ndarray:
-    """Return observations (count, H, W, C) of noise: random bytes for images, standard normal numbers for vectors."""
+    """Return observations (count, H, W, C) of noise: random bytes for images, standard normal values for vectors."""
     rng, shape = np.random.default_rng(0), (count, *agent.observation_shape)
     return rng.normal(size=shape).astype(np.float32) if is_vector(agent) else rng.integers(0, 256, shape, np.uint8)
 
@@ -75,7 +76,7 @@ def _heads(agent: BatchedAgent, frames: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _check_gradients(agent: BatchedAgent, frames: np.ndarray, results: dict[str, np.ndarray], epsilon: float) -> None:
-    """Compare changes of each head, as a weighted sum of its outputs, with integrals of the gradient."""
+    """Compare changes of a weighted sum of the outputs of each head with integrals of its gradient."""
     rng = np.random.default_rng(1)
     start = frames[:PATHS].astype(np.float32)
     step = np.float32(LENGTH) * (frames[PATHS : 2 * PATHS] - start)
@@ -87,7 +88,7 @@ def _check_gradients(agent: BatchedAgent, frames: np.ndarray, results: dict[str,
             weights[head] = rng.uniform(0.5, 1.5, len(spread)) * varies / np.where(varies, spread, 1)
         else:
             warnings.warn(
-                f"the network's {head} are the same for {FRAMES} images of noise: their attribution is 0 there",
+                f"the network's {head} are the same for {FRAMES} images of noise, so their attribution is 0 there",
                 stacklevel=4,
             )
     if not weights:
@@ -101,15 +102,15 @@ def _check_gradients(agent: BatchedAgent, frames: np.ndarray, results: dict[str,
     for (head, one), gradient, expected in zip(weights.items(), gradients, predicted, strict=True):
         if not np.any(gradient):
             raise OptionError(
-                f"the network's {head} change with the observations, but their gradient is 0, and so would be every "
-                "attribution: they are detached (.detach(), torch.no_grad(), .item(), .numpy()), rounded or an argmax. "
-                f"Return them with their gradient{ANYWAY}"
+                f"the network's {head} change with the observations, but their gradient is 0, so every attribution "
+                "would be 0, too: they are detached (.detach(), torch.no_grad(), .item(), .numpy()), rounded or an "
+                f"argmax. Return them with their gradient{ANYWAY}"
             )
         change = (after[head] - before[head]) @ one
         if epsilon < EXACT and not np.abs(expected - change).max() <= DISAGREEMENT * np.abs(change).max():
             warnings.warn(
-                f"the network's {head} change by {change[0]:.2g} between two images, but their gradients say "
-                f"{expected[0]:.2g}: attribution may be wrong. Part of the network is detached or rounded, or has a "
+                f"the network's {head} change by {change[0]:.2g} between two images, but their gradients predict "
+                f"{expected[0]:.2g}, so attribution may be wrong. Part of the network is detached or rounded, or has a "
                 "custom gradient",
                 stacklevel=4,
             )

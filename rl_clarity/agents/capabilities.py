@@ -122,7 +122,7 @@ def reset_state(state: State, initial: State, firsts: np.ndarray, later: State =
 
 
 def is_vector(agent: Any) -> bool:
-    """Return whether observations are vectors of n numbers, which are stored as images (1, 1, n) of a single pixel."""
+    """Return whether observations are vectors of n values, which are stored as images (1, 1, n) of a single pixel."""
     return tuple(getattr(agent, "observation_shape", ())[:2]) == (1, 1)
 
 
@@ -131,7 +131,7 @@ def as_vectors(observations: np.ndarray, size: int) -> np.ndarray:
     shape = observations.shape
     if shape[1:] not in ((size,), (1, 1, size)) or observations.dtype.kind not in "biuf":
         raise SamplesError(
-            f"observations have the shape {shape} and the type {observations.dtype}; the network takes numbers "
+            f"observations have the shape {shape} and the type {observations.dtype}; the network takes numeric arrays "
             f"(B, {size})"
         )
     return observations.astype(np.float32).reshape(len(observations), 1, 1, size)
@@ -153,7 +153,7 @@ def check_observations(observations: np.ndarray, divisor: float) -> None:
     if kind == "f" and 0 < high <= 1:
         raise SamplesError(
             f"observations of type {observations.dtype} range from {low:.3g} to {high:.3g}: they seem to have been "
-            f"divided by 255 already. The agent divides by {divisor:g} itself; give it uint8 from 0 to 255, "
+            f"divided by 255 already. The agent divides by {divisor:g} itself, so pass uint8 from 0 to 255: "
             "np.rint(observations * 255).astype(np.uint8)"
         )
 

@@ -32,7 +32,7 @@ class Backend:
     """Whether `gradient_step` takes several points of a path in one batch."""
 
     takes_any_rows = False
-    """Whether functions take any number of rows without being compiled for each number."""
+    """Whether functions take batches of any size without being compiled for each size."""
 
     parallel_calls = 1
     """Number of threads that should call compiled functions at once."""
@@ -41,7 +41,7 @@ class Backend:
     """Whether compiled functions contain the network's parameters as constants."""
 
     def compile(self, function: Function) -> Function:
-        """Compile a function if the framework can. It takes arrays and returns tensors."""
+        """Compile a function if the framework can. The compiled function takes arrays and returns tensors."""
         raise NotImplementedError
 
     def gradient_step(self, tail: Function) -> GradientStep:
@@ -53,8 +53,8 @@ class Backend:
 
         If the backend shares batches, the step also takes `owners` (m,): row i of the batch belongs to the observation
         owners[i]. These indices increase, and start again at 0 after the last observation. `scale` (n, 1, ...) then has
-        a number for each of the n rows of the batch, and `weight` (m,) one for each of the first m rows. The other rows
-        are padding. `total` has a row for each observation, without padding.
+        a value for each of the n rows of the batch, and `weight` (m,) has one for each of the first m rows. The other
+        rows are padding. `total` has a row for each observation, without padding.
         """
         raise NotImplementedError
 
@@ -246,7 +246,7 @@ class JaxBackend(Backend):
 
 
 class TorchBackend(Backend):
-    """The backend for PyTorch. `to_tensor` copies an array to the network's device; by default, Keras does.
+    """The backend for PyTorch. `to_tensor` copies an array to the network's device; by default, Keras converts it.
 
     `total` is a list with a tensor for each score, with the layout of the values. If several points of a path share a
     batch, it contains all observations for each point. Results and gradients are computed in the context `computing()`.
@@ -355,7 +355,9 @@ class TorchBackend(Backend):
 
 
 def _add_rows(total: Tensor, rows: Tensor, owners: np.ndarray) -> Tensor:
-    """Return `total` (n, ...) with row i of `rows` added to row owners[i]. `owners` increase, and restart at 0."""
+    """Return `total` (n, ...) with row i of `rows` added to row owners[i]. The indices in `owners` increase, and
+    restart at 0.
+    """
     import tensorflow as tf
 
     cuts = [0, *(np.flatnonzero(owners[1:] == 0) + 1).tolist(), len(owners)]

@@ -23,17 +23,17 @@ def edit(agent: AgentT, *edits: Edit) -> AgentT:
     """Return an agent whose activations are edited. The edits affect its outputs, its gradients and its actions.
 
     `generate`, `evaluate`, `record` and `rl_clarity.edit` accept it like any other agent. Edits are applied in the
-    order of computation, and edits of one layer in the order of the arguments. Values that are read from a site, and
-    gradients and integrals with respect to it, are those after the edits. The original agent is not changed.
+    order of computation, and edits of one layer in the order of the arguments. Values that are read from a site are its
+    edited values. Gradients and integrals with respect to a site refer to them, too. The original agent is not changed.
 
     In a `KerasAgent`, `TorchAgent` or `JaxAgent`, edits are part of the network's function and are differentiated with
-    it. Other agents are edited through `forward(write=...)`: they play, but have no gradients.
+    it. Other agents are edited through `forward(write=...)`, so they can play, but have no gradients.
 
     Args:
         agent: an agent with `forward` and `sites`
         edits: `Ablate`, `Steer` or `SwapDirections` objects
 
-    Raises OptionError without edits, for an unknown layer, and for an edit that does not fit its layer.
+    Raises OptionError if there are no edits, for an unknown layer, and for an edit that does not fit its layer.
     """
     require(agent, "sites", "forward", for_="edit")
     if not edits:

@@ -46,8 +46,8 @@ class Edit(ABC):
 
     @property
     def changes(self) -> bool:
-        """Whether the edit has an effect. Edits without effect, as with a strength of 0, are left out, so that results
-        stay identical to the last bit.
+        """Whether the edit has an effect. Edits without effect, such as those with a strength of 0, are left out, so
+        that results stay identical to the last bit.
         """
         return True
 
@@ -58,7 +58,7 @@ class Edit(ABC):
 
     @abstractmethod
     def apply(self, values: Tensor, replacement: Tensor | None = None, *, operations: Operations = NUMPY) -> Tensor:
-        """Return the edited values (B, *shape) of the layer, as an array or as a tensor of a framework.
+        """Return the edited values (B, *shape) of the layer, as an array or a framework's tensor.
 
         `replacement` (B, *shape) is the result of `choose_replacements`, or None.
         """
@@ -66,7 +66,7 @@ class Edit(ABC):
     def choose_replacements(self, observations: np.ndarray) -> np.ndarray | None:
         """Return a row of `replacements` for each observation (B, ...), chosen by a hash of its pixels and the seed.
 
-        An observation gets the same row in any batch, in any process and in play.
+        An observation gets the same row in any batch, in any process, and while the agent plays.
         """
         if self.replacements is None:
             return None
@@ -120,20 +120,21 @@ class Ablate(Edit):
 
     Args:
         layer: short ("2b") or full name of a layer, or any other site: an operation's result, "input", "state/0"
-        component: direction (c,) in the layer's channels, as in `ChannelReduction.components`, or several (K, c). The
-            part of several components is computed jointly, because they may overlap (see the module's docstring)
+        component: direction (c,) in the layer's channels, such as a row of `ChannelReduction.components`, or several
+            directions (K, c). The part that belongs to several components is computed jointly, because they may overlap
+            (see the module's docstring)
         unit: index of a channel, or several indices. Alternative to `component`
         positions: positions to edit, as a boolean mask (h, w) or a sequence of (row, column); by default all
         everything_but: ablate everything except the part; for components this includes the residual, which they do not
             explain
         to: the replacement. "zero"; "mean", the mean of the part over `data` at the same position; or "resample", the
-            part in one observation of `data`. A hash of the pixels and the `seed` chooses it, so an observation has the
-            same replacement in any batch, in any process and in play
+            part in one observation of `data`. A hash of the pixels and the `seed` chooses that observation, so the
+            replacement is the same in any batch, in any process, and while the agent plays
         strength: 0 changes nothing, 1 removes the whole part
         signed: also remove negative coefficients of components: the part is the orthogonal projection onto their span.
             This makes no difference for a single non-negative component of a layer without negative values, as after a
             ReLU
-        data: activations (N, *shape) of the layer that "mean" and "resample" take their values from:
+        data: activations (N, *shape) of the layer, from which "mean" and "resample" take their values:
             `agent.activations(observations, layer)`
         seed: seed of the random choice for "resample"
 
@@ -156,7 +157,7 @@ class Ablate(Edit):
         if not (isinstance(self.strength, int | float | np.number) and 0 <= self.strength <= 1):
             raise OptionError(f"strength={self.strength!r} must be a number from 0 to 1")
         if self.component is not None and self.unit is not None:
-            raise OptionError("component= and unit= are alternatives: make one edit of each")
+            raise OptionError("component= and unit= cannot be combined: make one edit for each")
         if self.component is not None:
             directions(self.component)
         if isinstance(self.seed, bool) or not isinstance(self.seed, int | np.integer):
@@ -171,7 +172,9 @@ class Ablate(Edit):
         channels = site.shape[-1]
         for unit in () if self.unit is None else np.atleast_1d(self.unit).tolist():
             if not (isinstance(unit, int) and 0 <= unit < channels):
-                raise OptionError(f"unit={unit!r} is not a channel of {site.name}, which has 0 to {channels - 1}")
+                raise OptionError(
+                    f"unit={unit!r} is not a channel of {site.name}, which has the channels 0 to {channels - 1}"
+                )
         _check_width(self.component, site)
         _mask(self.positions, site)
         if self.data is not None and (np.shape(self.data)[1:] != site.shape or len(self.data) == 0):
@@ -228,11 +231,11 @@ class Steer(Edit):
         component: direction (c,) in the layer's channels
         amount: number of units to add; a negative amount can make activations negative, even after a ReLU
         positions: positions to edit, as a boolean mask (h, w) or a sequence of (row, column); by default all
-        data: activations (N, *shape) of the layer, `agent.activations(observations, layer)`: the unit is then the
-            standard deviation of the component's coefficient, a . d / |d|^2, over all positions in `data`. Without
-            `data`, the unit is the component itself
+        data: activations (N, *shape) of the layer, `agent.activations(observations, layer)`. The unit is the standard
+            deviation of the component's coefficient, a . d / |d|^2, over all positions in `data`. Without `data`, the
+            unit is the component itself
 
-    Raises OptionError for a component that is not one direction, and an amount that is not finite.
+    Raises OptionError for a component that is not a single direction, and for an amount that is not finite.
     """
 
     component: np.ndarray = dataclasses.field(kw_only=False)
@@ -275,8 +278,8 @@ class Steer(Edit):
 class Scale(Edit):
     """Multiply the coefficients of components in a layer's activations.
 
-    a -> a + sum over k of (factor_k - 1) w_k(a) H_k, at `positions`, where w(a) are the coefficients of the
-    components H (see the module's docstring). With a factor of 0 for all components, it equals `Ablate`.
+    a -> a + sum over k of (factor_k - 1) w_k(a) H_k, at `positions`, where w(a) are the coefficients of the components
+    H (see the module's docstring). With a factor of 0 for all components, the edit is equivalent to `Ablate`.
 
     Args:
         layer: short or full name of a layer, as in `Ablate`
@@ -335,8 +338,8 @@ def directions(component: Any) -> np.ndarray:
 def _check_width(component: Any, site: Site) -> None:
     if component is not None and np.shape(component)[-1] != site.shape[-1]:
         raise OptionError(
-            f"component= has {np.shape(component)[-1]} channels; {site.name} has {site.shape[-1]}: components belong "
-            "to the layer that they were fitted to"
+            f"component= has {np.shape(component)[-1]} channels, but {site.name} has {site.shape[-1]}: components fit "
+            "only the layer that they were fitted to"
         )
 
 
@@ -345,18 +348,20 @@ def _mask(positions: Positions | None, site: Site) -> np.ndarray | None:
     if positions is None:
         return None
     if len(site.shape) != 3:
-        raise OptionError(f"positions= are those of feature maps; {site.name} has the shape {site.shape}")
+        raise OptionError(f"positions= need a feature map, but {site.name} has the shape {site.shape}")
     size = site.shape[:2]
     array = np.asarray(positions)
     if array.dtype == bool:
         if array.shape != size:
-            raise OptionError(f"positions= is a mask of shape {array.shape}; {site.name} has {size}")
+            raise OptionError(f"positions= is a mask of shape {array.shape}, but {site.name} has {size} positions")
         return array[..., None].astype(np.float32)
     if array.dtype.kind not in "iu" or array.ndim != 2 or array.shape[1] != 2:
         raise OptionError("positions= must be a boolean mask (h, w) or a sequence of (row, column)")
     outside = array[((array < 0) | (array >= size)).any(axis=1)]
     if len(outside):
-        raise OptionError(f"positions= has {tuple(outside[0].tolist())}, outside of {site.name} with {size} positions")
+        raise OptionError(
+            f"positions= contains {tuple(outside[0].tolist())}, which is outside of {site.name} with {size} positions"
+        )
     mask = np.zeros((*size, 1), np.float32)
     mask[tuple(array.T)] = 1
     return mask

@@ -43,13 +43,13 @@ class Node:
 
 @dataclass(frozen=True)
 class Graph:
-    """The operations that lead from the observations of a model to its heads, in the order of computation."""
+    """The operations between the observations of a model and its heads, in the order of computation."""
 
     nodes: tuple[Node, ...]
     source: int
-    """Index of the node of the observations."""
+    """Index of the node for the observations."""
     sinks: tuple[int, ...]
-    """Indices of the nodes of the heads."""
+    """Indices of the nodes for the heads."""
 
 
 def model_graph(model: Any, heads: int) -> Graph:
@@ -147,7 +147,9 @@ def _reachable(graph: Graph, sources: set[int], without: set[int]) -> set[int]:
 
 
 def cut(graph: Graph, layer: int) -> Sequence[Any]:
-    """Return the tensors that bypass a layer: those that the network after the layer reads besides its results."""
+    """Return the tensors that bypass a layer: those that the network after the layer reads besides the layer's
+    results.
+    """
     tail = _reachable(graph, {layer}, without=set())
     needed: set[int] = set()
     pending = list(graph.sinks)
@@ -166,9 +168,9 @@ def linear_prefix_end(graph: Graph, start: int, *, from_zero: bool) -> int | Non
     weights.
 
     The prefix is a chain of operations with one result each. Convolutions, dense layers, averages and rearrangements
-    map a straight line of activations to a straight line. If the line begins at 0, so do positively homogeneous
-    operations, f(r x) = r f(x) for r > 0, before the first weights: ReLUs, max pooling, and L2 pooling, whose small
-    constant is neglected.
+    map a straight line of activations to a straight line. If the line begins at 0, the same holds for positively
+    homogeneous operations, f(r x) = r f(x) for r > 0, before the first weights: ReLUs, max pooling, and L2 pooling,
+    whose small constant is neglected.
     """
     end, node = None, start
     degree = 1 if from_zero else 0  # values are proportional to r ** degree; 0 for a line with an offset
@@ -195,7 +197,7 @@ def linear_prefix_end(graph: Graph, start: int, *, from_zero: bool) -> int | Non
 
 
 def _is_homogeneous(operation: Any) -> bool:
-    """Return whether an operation of a kind in `HOMOGENEOUS` is positively homogeneous: it has no weights, no upper
+    """Return whether an operation whose kind is in `HOMOGENEOUS` is positively homogeneous: it has no weights, no upper
     limit, and no threshold other than 0.
     """
     limits = [getattr(operation, name, None) for name in ("weights", "max_value", "threshold")]

@@ -24,14 +24,15 @@ AGENTS = (ACTOR_CRITIC, {"policy_logits"}, {"q_values"})
 
 
 def find_heads(names: Sequence[str | None], widths: Sequence[int | None]) -> tuple[str, ...]:
-    """Return the head for each output, inferred from the output's name or else its width (None for shape (B,)).
+    """Return the head for each output, inferred from the output's name, or otherwise from its width, which is None for
+    the shape (B,).
 
     Two outputs are logits and a value. A single output is action values if it has a name such as `q_values`. Raises
-    OptionError for ambiguous outputs, and for an output whose name says that it is probabilities.
+    OptionError for ambiguous outputs, and for an output whose name says that it contains probabilities.
     """
     for name in names:
         if re.fullmatch(PROBABILITY_NAMES, (name or "").lower()):
-            raise probabilities_error(str(name), "by its name")
+            raise probabilities_error(str(name), "according to its name")
     by_name = [_head_from_name(name) for name in names]
     if (set(by_name) == ACTOR_CRITIC and len(by_name) == 2) or by_name == ["q_values"]:
         return tuple(head for head in by_name if head)
@@ -39,18 +40,20 @@ def find_heads(names: Sequence[str | None], widths: Sequence[int | None]) -> tup
         return tuple("values" if _is_value(width) else "policy_logits" for width in widths)
     outputs = ", ".join(f"{name or 'unnamed'} of width {width or 1}" for name, width in zip(names, widths, strict=True))
     if widths and all(_is_value(width) for width in widths):
-        hint = "For a value alone, return it as (batch, 1) and name it heads=('q_values',): the value of the one action"
+        hint = (
+            "If the only output is a value, return it as (batch, 1) and pass heads=('q_values',), for a single action"
+        )
     elif len(widths) == 1:
         hint = (
-            "Name it: heads=('q_values',) for action values, the largest of which is played, or "
+            "Name it with heads=('q_values',) for action values, the largest of which is played, or "
             "heads=('policy_logits',) for the logits of a policy without a value. If the network has a value, too, "
             "return both"
         )
     else:
         hint = (
             "Name them with heads=('policy_logits', 'values'), heads=('policy_logits',) or heads=('q_values',), and "
-            "None for others. Means of continuous actions take the place of logits, and several choices' logits are "
-            "joined (batch, n): the argument actions describes them"
+            "None for each output to ignore. For continuous actions, return the means in place of logits; for several "
+            "choices, concatenate their logits to (batch, n). The argument actions describes them"
         )
     raise OptionError(
         f"the network's outputs are {outputs or 'none'}; policy logits and a value, logits alone, or action values "
@@ -61,23 +64,23 @@ def find_heads(names: Sequence[str | None], widths: Sequence[int | None]) -> tup
 def check_heads(heads: Sequence[str | None], count: int) -> tuple[str | None, ...]:
     """Return the heads that a user named for a network with `count` outputs, with None for outputs to ignore.
 
-    Raises OptionError for combinations that an agent cannot have, and for another number of names than outputs.
+    Raises OptionError for combinations that an agent cannot have, and if the number of names differs from `count`.
     """
     heads = (heads,) if isinstance(heads, str) else tuple(heads)
     named = [head for head in heads if head is not None]
     if set(named) not in AGENTS or len(named) > len({*named}):
         raise OptionError(
-            f"heads={heads!r}: must be 'policy_logits' and 'values', in the network's order, 'policy_logits' alone or "
-            "'q_values', and None for every output to leave out"
+            f"heads={heads!r} must be 'policy_logits' and 'values', in the network's order, 'policy_logits' alone or "
+            "'q_values', with None for every output to ignore"
         )
     if len(heads) != count:
-        raise OptionError(f"heads={heads!r} has {len(heads)} entries; the network has {count} outputs")
+        raise OptionError(f"heads={heads!r} has {len(heads)} entries, but the network has {count} outputs")
     return heads
 
 
 def check_width(head: str, width: int | None) -> None:
-    """Raise OptionError for a value with several columns, and for logits or action values (B,) without an axis of
-    actions.
+    """Raise OptionError for a value with several columns, and for logits or action values (B,) without an action
+    axis.
     """
     if head == "values" and not _is_value(width):
         raise OptionError(f"the output for the value has {width} columns; it must have one")
@@ -88,7 +91,7 @@ def check_width(head: str, width: int | None) -> None:
 def probabilities_error(name: str, how: str) -> OptionError:
     """Return the error for a network that returns probabilities instead of logits."""
     return OptionError(
-        f"the output {name!r} is probabilities ({how}); use a model that returns the logits instead: "
+        f"the output {name!r} contains probabilities ({how}). Use a network that returns the logits instead, such as "
         "keras.Model(model.input, [logits, value]), or a module whose forward has no softmax"
     )
 

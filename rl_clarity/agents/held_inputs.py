@@ -18,12 +18,12 @@ from rl_clarity.base.errors import SamplesError
 
 
 def held_inputs(agent: Any) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the agent's held inputs by name, in the order of the last arrays of the state."""
+    """Return the shapes of the agent's held inputs by name, in the order of their arrays at the end of the state."""
     return dict(agent.held_inputs) if has(agent, "held_inputs") else {}
 
 
 def is_recurrent(agent: Any) -> bool:
-    """Return whether the agent's state contains other arrays than its held inputs."""
+    """Return whether the agent's state contains arrays other than its held inputs."""
     return len(initial_state(agent, 1) or ()) > len(held_inputs(agent))
 
 
@@ -37,7 +37,7 @@ def split_held(agent: Any, state: State) -> tuple[tuple[np.ndarray, ...], tuple[
 def with_held(agent: Any, state: State, inputs: Mapping[str, np.ndarray]) -> State:
     """Return the state with its held inputs replaced by arrays (N, ...), by name. Unknown names are ignored.
 
-    Raises SamplesError if an input of the agent is missing or has another shape.
+    Raises SamplesError if an input of the agent is missing or has the wrong shape.
     """
     shapes = held_inputs(agent)
     found = {name: np.shape(array)[1:] for name, array in inputs.items()}
@@ -45,8 +45,8 @@ def with_held(agent: Any, state: State, inputs: Mapping[str, np.ndarray]) -> Sta
     if wrong:
         have = ", ".join(f"{name!r} of shape {shape}" for name, shape in found.items()) or "none"
         raise SamplesError(
-            f"beside the image, the agent takes {', '.join(wrong)}; the environment's observations have {have}. Use "
-            "the environment that the agent was trained in, or correct observation_shape"
+            f"besides the image, the agent takes {', '.join(wrong)}, but the environment's observations have {have}. "
+            "Use the environment that the agent was trained in, or correct observation_shape"
         )
     if not shapes:
         return state
@@ -55,7 +55,7 @@ def with_held(agent: Any, state: State, inputs: Mapping[str, np.ndarray]) -> Sta
 
 
 class HoldsInputs:
-    """Base class with the methods of agents that concern held inputs. By default, agents have none."""
+    """Base class of agents, with the methods for held inputs. By default, an agent has no held inputs."""
 
     held_inputs: Mapping[str, tuple[int, ...]] = MappingProxyType({})
     """Shapes of the inputs besides the image, by name."""
@@ -63,7 +63,9 @@ class HoldsInputs:
     """Key of the image, if observations are dictionaries."""
 
     def initial_state(self, n: int) -> State:
-        """Return the state of n environments before their first step, arrays (n, ...), or None without a state."""
+        """Return the state of n environments before their first step as arrays (n, ...), or None for an agent without a
+        state.
+        """
         raise NotImplementedError
 
     def image_and_state(self, observations: Mapping[str, np.ndarray], state: State = None) -> tuple[np.ndarray, State]:
@@ -71,7 +73,7 @@ class HoldsInputs:
 
         Pass both to functions such as `integrated_gradients`, as observations and `state`. The argument `state` is the
         recurrent state without held inputs, by default the initial one. Raises SamplesError for inputs that are missing
-        or have another shape.
+        or have the wrong shape.
         """
         images = np.asarray(observations[self._image or "image"])
         memory = split_held(self, self.initial_state(len(images)))[0] if state is None else tuple(state)

@@ -1,4 +1,4 @@
-"""Decide whether a Keras network takes observations from 0 to 255, which it scales by itself, or from 0 to 1.
+"""Decide whether a Keras network takes observations from 0 to 255, which it scales itself, or from 0 to 1.
 
 Only operations before the first layer with weights count: later normalizations scale features, not pixels.
 """
@@ -45,7 +45,7 @@ def scales_input(network: Network) -> bool:
         else:
             results.add(scales)
     if len(results) == 2:
-        raise _ambiguous("the model scales its input on one path to its layers and not on another")
+        raise _ambiguous("the model scales its input on one path to its layers but not on another")
     return True in results
 
 
@@ -90,7 +90,7 @@ def _by_factor(factor: float, label: str) -> bool | None:
     if factor == 1:
         return None
     if factor > MAX_FACTOR:
-        raise _ambiguous(f"{label} does not decide between inputs from 0 to 255 and 0 to 1")
+        raise _ambiguous(f"{label} does not show whether its inputs are from 0 to 255 or from 0 to 1")
     return True
 
 
@@ -111,6 +111,6 @@ def _array(value: Any) -> np.ndarray:
 
 def _ambiguous(what: str) -> OptionError:
     return OptionError(
-        f"{what}: give input_divisor=1 if the model takes observations from 0 to 255, input_divisor=255 if it takes "
-        "observations from 0 to 1"
+        f"{what}. Pass input_divisor=1 if the model takes observations from 0 to 255, or input_divisor=255 if it "
+        "takes observations from 0 to 1"
     )

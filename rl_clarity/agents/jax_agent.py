@@ -28,25 +28,26 @@ TRIAL_BATCH = 2
 class JaxAgent(BatchedAgent):
     """The protocol `Agent` for a JAX function `apply(parameters, observations)`, such as a Flax module's `apply`.
 
-    Sites are the results of the function's operations, read from its jaxpr. A name consists of JAX's name stack, to
-    which Flax adds the names of its modules, and the kind of operation: `Network/Conv_0/conv2d`.
+    Sites are the results of the function's operations, read from its jaxpr. The name of a site consists of JAX's name
+    stack, to which Flax adds the names of its modules, and the kind of operation: `Network/Conv_0/conv2d`.
 
     The function is called with observations (B, H, W, C) in float32 and must be traceable by `jax.jit`. Pass a function
     in evaluation mode: with `train=False`, without dropout.
 
     Args:
         apply: `apply(parameters, observations)` returns a policy's logits (B, A) and a value (B,) or (B, 1), logits
-            alone, or action values (B, A). Several outputs are a tuple or a dict. A categorical distribution may
-            replace the logits
+            alone, or action values (B, A). Several outputs are returned as a tuple or a dict. A categorical
+            distribution may replace the logits
         parameters: first argument of `apply`, any pytree of arrays
         observation_shape: (H, W, C) of one observation
         metadata: facts about the agent, such as `env_name` and `gamma`
-        heads: names of the function's outputs, in its order: `policy_logits` and `values`, `policy_logits` alone, or
-            `q_values`, with None for each output to leave out. By default they are inferred from the outputs' names or
-            widths. Required for a single output, unless it has a name for action values, such as `q_values`
+        heads: names of the function's outputs, in the order in which it returns them: `policy_logits` and `values`,
+            `policy_logits` alone, or `q_values`, with None for each output to leave out. By default they are inferred
+            from the outputs' names or widths. Required for a single output, unless it has a name for action values,
+            such as `q_values`
         initial_state: initial state of a recurrent function, without the batch axis, as an array or a tuple of arrays.
-            The function is then called with `(parameters, observations, state)`, where the state is an array or a
-            tuple as here, and must return the next state as the last of its results
+            The function is then called with `(parameters, observations, state)`, where the state is an array or a tuple
+            of arrays like this argument, and must return the next state as the last of its results
         channels_first: whether the function takes (B, C, H, W)
         input_divisor: observations are divided by this number, in float32, before the function gets them; 1 for a
             function that scales them itself. By default 255. Required if the function also scales its input before its
@@ -59,12 +60,12 @@ class JaxAgent(BatchedAgent):
         gradient_batch_size: observations per gradient computation
         check: whether to run the function on a few images of noise, and raise OptionError if its outputs are random,
             depend on the rest of the batch, or have no gradient. To compare its outputs with expected ones as well,
-            pass a dict of arrays, or the path of an `.npz` file, in place of True: `observations` of your own program,
-            from 0 to 255 or as the function gets them, and the outputs for them: `logits` (B, A), `values` (B,) or
-            `q_values` (B, A)
+            pass a dict of arrays, or the path of an `.npz` file, in place of True: `observations` from your own
+            program, from 0 to 255 or as the function gets them, and the outputs for them: `logits` (B, A), `values`
+            (B,) or `q_values` (B, A)
 
     Raises:
-        OptionError: the function returns anything else, cannot be traced, or fails the check.
+        OptionError: The function does not return such outputs, cannot be traced, or fails the check.
     """
 
     def __init__(
@@ -147,7 +148,7 @@ class JaxAgent(BatchedAgent):
                 f"{called} cannot be traced for two observations of shape {self.observation_shape} "
                 f"({type(error).__name__}: {str(error).strip().partition(chr(10))[0][:300]}). observation_shape is "
                 "(height, width, channels); channels_first=True is for functions that take (batch, channels, height, "
-                "width), initial_state for recurrent ones. The function must work under jax.jit: use jax.numpy"
+                "width), initial_state for recurrent ones. The function must work under jax.jit, so use jax.numpy"
             ) from error
         if len(program.graph(len(heads)).sinks) < len(heads):
             raise OptionError(f"an output of apply ({', '.join(heads)}) does not depend on the observations")
@@ -171,7 +172,9 @@ class JaxAgent(BatchedAgent):
         return heads, [jnp.float32(tensor) for tensor in tensors], [jnp.float32(part) for part in after]
 
     def _program(self, batch: int) -> Program:
-        """Return the function's operations for one batch size, because a jaxpr has fixed shapes."""
+        """Return the function's operations for one batch size. Each size has its own, because a jaxpr has fixed
+        shapes.
+        """
         program: Program = self._programs.get(batch, lambda: self._trace_program(batch))
         return program
 
@@ -181,7 +184,7 @@ class JaxAgent(BatchedAgent):
         program = trace(lambda *arrays: [x for part in self._run(*arrays)[1:] for x in part], arguments)
         first = program if batch == TRIAL_BATCH else self._program(TRIAL_BATCH)  # whose tensors have the names
         if [op.name for op in program.operations] != [op.name for op in first.operations]:
-            raise OptionError("the function's operations depend on the batch size; they must be the same for all")
+            raise OptionError("the function's operations depend on the batch size; they must be the same for all sizes")
         return program
 
     @property

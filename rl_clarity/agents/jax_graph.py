@@ -1,4 +1,4 @@
-"""The operations of a JAX function: its jaxpr, flattened, as a graph whose tensors can be read and replaced.
+"""The operations of a JAX function, from its flattened jaxpr, as a graph whose tensors can be read and replaced.
 
 Calls of jitted functions are inlined, except activations, which keep their custom derivative rules.
 """
@@ -218,7 +218,9 @@ def _value(tensor: int | Constant, values: Mapping[int, Any]) -> Any:
 
 
 def bind(primitive: Any, parameters: Mapping[str, Any], arguments: Sequence[Any]) -> Any:
-    """Apply a primitive. Functions that it calls are parameters since JAX 0.10; before, they were arguments."""
+    """Apply a primitive. Functions that the primitive calls are parameters since JAX 0.10; in earlier versions, they
+    were arguments.
+    """
     bound = primitive.get_bind_params(parameters)
     if isinstance(bound, dict):
         return primitive.bind(*arguments, **bound)

@@ -37,21 +37,21 @@ class KerasAgent(BatchedAgent):
             values, followed by the next state. The observations are the only input that is an image, (H, W, C) or gray
             (H, W), or the only image with a name such as `obs`
         metadata: facts about the agent, such as `env_name` and `gamma`
-        heads: names of the model's outputs before the state, in its order: `policy_logits` and `values`,
+        heads: names of the model's outputs before the state, in the model's order: `policy_logits` and `values`,
             `policy_logits` alone, or `q_values`, with None for each output to leave out. By default they are inferred
             from the outputs' names or widths. Required for a single output, unless it has a name for action values,
             such as `q_values`
-        initial_state: arrays without the batch axis, one per state input; zeros if not given
+        initial_state: arrays without the batch axis, one per state input; by default zeros
         input_divisor: observations are divided by this number, in float32, before the model gets them. By default 1 if
             the model takes integers, or scales its input before its first layer with weights (a `Rescaling`, a
-            `Normalization`, or a multiplication or division by a constant), else 255
+            `Normalization`, or a multiplication or division by a constant), and otherwise 255
         value_range: alternative to `input_divisor`: the model's inputs for observations of 0 and 255, such as (-1, 1)
         channels_first: whether the model takes (C, H, W); needed only where the shape is ambiguous
         actions: the factors of an action, if it is not a single choice: a sequence of `Categorical`, `Binary` and
             `Gaussian`, whose outputs are the columns of the policy's output, in this order
         batch_size: observations per forward pass
         gradient_batch_size: observations per gradient computation
-        check: expected outputs to compare with, as a dict of arrays or the path of an `.npz` file: `observations` of
+        check: expected outputs to compare with, as a dict of arrays or the path of an `.npz` file: `observations` from
             your own program, from 0 to 255 or as the model gets them, and the outputs for them: `logits` (B, A),
             `values` (B,) or `q_values` (B, A)
 
@@ -126,12 +126,12 @@ class KerasAgent(BatchedAgent):
         """Return the edited network as a differentiable function of tensors of the framework that Keras runs on.
 
         It takes frames (B, H, W, C) from 0 to 1 and the arrays of the state, and returns a list: the heads in the order
-        of `heads`, then the arrays of the next state. The network's parameters are constants in it.
+        of `heads`, then the arrays of the next state. The network's parameters are constants of this function.
 
         Raises OptionError for edits that choose replacement activations by a frame's pixels (`to="resample"`).
         """
         if self._edits.names:
-            raise OptionError('an edit with to="resample" depends on exact pixels, and has no differentiable step')
+            raise OptionError('an edit with to="resample" depends on exact pixels, so it has no differentiable step')
         inputs = (INPUT, *self._states)
         run = self._edited(inputs, (*self.heads, *(f"after/{i}" for i in range(len(self._states)))))
         edits = self._edits.functions({}, self._backend.operations)

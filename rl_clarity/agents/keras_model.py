@@ -28,7 +28,7 @@ def network_from_model(
 
     The model's inputs are the observations (see `observations_input`) and the arrays of a recurrent state. Its outputs
     are the heads, then the next state in the same order. In a dict of outputs, the next state has the names of the
-    inputs. Raises OptionError for other models.
+    inputs. Raises OptionError for any other model.
     """
     import keras
 
@@ -94,8 +94,8 @@ def _arrangement(
         )
     if channels_first is None and sides[0] < MIN_SIDE <= min(sides[1:]):
         raise OptionError(
-            f"the model's input has the shape {shape}: give channels_first=True if it is (channels, height, width), "
-            "channels_first=False if not"
+            f"the model's input has the shape {shape}: pass channels_first=True if it is (channels, height, width), "
+            "or channels_first=False if not"
         )
     if channels_first:
         return (sides[1], sides[2], sides[0]), keras.layers.Permute((3, 1, 2))
@@ -156,9 +156,9 @@ def _initial_state(
     if shapes != after:
         raise OptionError(
             f"the state has the shapes {shapes} before a step and {after} after it; they must be equal. Inputs besides "
-            "the observations are the parts of a recurrent state, and the model's last outputs, or those with the "
-            "inputs' names in a dict, the next state. For other inputs, make a model of the observations alone, with "
-            "the other inputs fixed"
+            "the observations are the parts of a recurrent state. The model's last outputs, or the entries with the "
+            "inputs' names in a dict of outputs, are the next state. If the model has other inputs, make a model of "
+            "the observations alone, with the other inputs fixed"
         )
     state = (
         [np.zeros(shape, np.float32) for shape in shapes]

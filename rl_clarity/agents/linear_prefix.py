@@ -31,7 +31,7 @@ class LinearPrefix:
 
 
 def find_linear_prefix(agent: BatchedAgent, site: str, from_zero: bool) -> LinearPrefix | None:
-    """Return the linear prefix after a site, or None if the agent finds none or is edited."""
+    """Return the linear prefix after a site, or None if there is none or the agent is edited."""
     end = None if agent.edits else agent._linear_prefix_end(site, from_zero)
     if end is None:
         return None

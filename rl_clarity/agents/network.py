@@ -61,7 +61,7 @@ class Layout:
     """The stored shape with some axes split, or None if no axis is split."""
     axes: tuple[int, ...] | None = None
     """The axes of `split` in the order of the variable's axes, or None if the order is the same. An axis of the
-    variable may consist of several."""
+    variable may consist of several of these axes."""
 
     def to_variable(self, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         split, axes = self._steps()

@@ -33,10 +33,10 @@ def checked_shape(shape: Sequence[int]) -> tuple[int, int, int]:
 def observation_parts(
     shape: Sequence[int] | Mapping[str, Sequence[int]],
 ) -> tuple[str | None, tuple[int, int, int], dict[str, tuple[int, ...]]]:
-    """Return the key of the image in a dictionary of shapes, its shape, and the shapes of the other entries.
+    """Return the key of the image in a dictionary of shapes, the image's shape, and the shapes of the other entries.
 
     The image is the largest entry with three axes. A shape that is not a dictionary is the shape of an image without a
-    key. The shape of a vector of n numbers, (n,), becomes (1, 1, n). Raises OptionError for other shapes.
+    key. The shape of a vector with n entries, (n,), becomes (1, 1, n). Raises OptionError for invalid shapes.
     """
     if not isinstance(shape, Mapping):
         return None, checked_shape((1, 1, *shape) if np.shape(shape) == (1,) else shape), {}
@@ -44,8 +44,8 @@ def observation_parts(
     images = [name for name, part in shapes.items() if len(part) == 3]
     if not images:
         raise OptionError(
-            f"observation_shape={dict(shape)!r} has no image, (height, width, channels), to explain: join the entries "
-            "to a single vector in forward=..., and give its length, observation_shape=(n,)"
+            f"observation_shape={dict(shape)!r} has no image (height, width, channels) to explain. Concatenate the "
+            "entries to a single vector in forward=..., and pass its length as observation_shape=(n,)"
         )
     image = max(images, key=lambda name: np.prod(shapes[name]))
     return image, checked_shape(shapes.pop(image)), shapes
@@ -59,8 +59,8 @@ def check_scale(values: Any, observations: Any) -> None:
     if 0 < factor <= MAX_FACTOR:
         raise OptionError(
             f"the network multiplies its input by {factor:.3g} before its first layer with weights, but is called with "
-            "observations / 255: give input_divisor=1 if it takes observations from 0 to 255, input_divisor=255 if it "
-            "takes observations from 0 to 1"
+            "observations / 255. Pass input_divisor=1 if it takes observations from 0 to 255, or input_divisor=255 if "
+            "it takes observations from 0 to 1"
         )
 
 
@@ -69,7 +69,7 @@ def check_batch(heads: Sequence[Any]) -> None:
     for tensor in heads:
         if len(tensor) != 2:
             raise OptionError(
-                f"the network returns {len(tensor)} rows for two observations; outputs are (batch, n) or (batch,)"
+                f"the network returns {len(tensor)} rows for two observations; outputs must be (batch, n) or (batch,)"
             )
 
 
@@ -84,9 +84,9 @@ def check_state(before: Sequence[Any], after: Sequence[Any]) -> None:
 
 
 def check_logits(logits: np.ndarray) -> None:
-    """Raise OptionError if every row of the logits (B, A) is a distribution: they are then probabilities."""
+    """Raise OptionError if every row of the logits (B, A) is a distribution, because they are then probabilities."""
     if logits.shape[1] > 1 and np.all(logits >= 0) and np.allclose(logits.sum(axis=1), 1, atol=ROUNDING):
-        raise probabilities_error("logits", "not negative, with a sum of 1")
+        raise probabilities_error("logits", "they are not negative, and sum to 1")
 
 
 def check_trial(heads: Sequence[str], tensors: Sequence[Any], before: Sequence[Any], after: Sequence[Any]) -> int:
@@ -122,10 +122,15 @@ def split_state(result: Any, *, recurrent: bool) -> tuple[Any, list[Any]]:
     if isinstance(result, Mapping):
         key = next((key for key in STATE_KEYS if key in result), None)
         if key is None:
-            raise OptionError(f"the network returns {list(result)}; its state must be called {', '.join(STATE_KEYS)}")
+            raise OptionError(
+                f"the network returns {list(result)}; its state must have one of the keys {', '.join(STATE_KEYS)}"
+            )
         return {name: item for name, item in result.items() if name != key}, state_parts(result[key])
     if not isinstance(result, list | tuple) or len(result) < 2:
-        raise OptionError(f"the network returns a {type(result).__name__}; with a state, it must return the state last")
+        raise OptionError(
+            f"the network returns a {type(result).__name__}; a recurrent network must return its outputs, and the "
+            "state last"
+        )
     *outputs, state = result
     return outputs, state_parts(state)
 
@@ -167,19 +172,23 @@ def _find_heads(named: Sequence[tuple[str | None, Any]]) -> tuple[str, ...]:
     except OptionError as error:
         if len(named) < 3:
             raise
-        raise OptionError(f"{error}. If the last one is a recurrent module's state, pass initial_state") from None
+        raise OptionError(
+            f"{error}. If the last output is the state of a recurrent module, pass initial_state"
+        ) from None
 
 
 def _width(name: str | None, tensor: Any) -> int | None:
-    """Return the number of columns of (B, n), or None for (B,)."""
+    """Return the number of columns of an output (B, n), or None for an output (B,)."""
     shape = tuple(getattr(tensor, "shape", ()))
     if len(shape) not in (1, 2):
         what = f"of shape {shape}" if shape else f"that is a {type(tensor).__name__}"
         if hasattr(tensor, "rsample"):  # a continuous distribution
-            what += ", whose mean takes the place of logits (forward=... returns it, actions=... describes it)"
+            what += (
+                ", whose mean is used in place of logits (return it in forward=..., and describe it with actions=...)"
+            )
         raise OptionError(
             f"the network returns {name or 'a tensor'} {what}; (batch, n) or (batch,) is needed. "
-            "heads=(..., None) leaves an output out; initial_state describes a recurrent module's state"
+            "Use heads=(..., None) to ignore an output, and initial_state to describe a recurrent module's state"
         )
     return int(shape[1]) if len(shape) == 2 else None
 

@@ -36,7 +36,7 @@ EXAMPLES = 2
 
 
 def is_exportable(agent: Agent) -> TypeGuard[BatchedAgent]:
-    """Return whether an agent's network is computed by PyTorch, which exports it."""
+    """Return whether an agent's network is computed by PyTorch, which can export it."""
     return isinstance(agent, BatchedAgent) and isinstance(agent._backend, TorchBackend)
 
 
@@ -45,7 +45,7 @@ def check_export(agent: Agent) -> None:
     that exporting needs is missing.
     """
     if getattr(agent, "edits", None) or getattr(agent, "held_inputs", None):
-        raise OptionError("exporting to ONNX needs a network without edits, whose inputs are an image and a state")
+        raise OptionError("exporting to ONNX needs a network without edits, whose only inputs are an image and a state")
     for package in ("torch", "onnx", "onnxscript"):  # PyTorch needs the last one
         if importlib.util.find_spec(package) is None:
             raise DependencyError(f'exporting to ONNX needs {package}: pip install "rl-clarity[onnx]"')

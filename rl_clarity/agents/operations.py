@@ -15,7 +15,7 @@ Body = Callable[[int, tuple[Tensor, ...]], tuple[Tensor, ...]]
 
 @dataclass(frozen=True)
 class Operations:
-    """The tensor functions of a framework. All but `constant` take and return its tensors."""
+    """The tensor functions of a framework. All but `constant` take and return the framework's tensors."""
 
     constant: Callable[[np.ndarray], Tensor]
     """Convert an array to a tensor on the network's device."""

@@ -19,8 +19,8 @@ Check = Mapping[str, Any] | str | os.PathLike[str]
 OUTPUTS = {"logits": "policy_logits", "values": "values", "q_values": "q_values"}
 """The agent's output that each array of expected outputs is compared with, by the array's name."""
 TOLERANCE = 1e-3
-"""Largest difference that is accepted, as a share of the largest output. It is more than the rounding of GPUs, and less
-than the effect of another activation function."""
+"""Largest difference that is accepted, as a share of the largest output. It is larger than rounding errors on GPUs, and
+smaller than the effect of a different activation function."""
 
 
 def check_outputs(agent: Agent, check: Check, error: type[ClarityError] = OptionError) -> None:
@@ -31,7 +31,7 @@ def check_outputs(agent: Agent, check: Check, error: type[ClarityError] = Option
         check: arrays, or an `.npz` file of them: `observations` (B, H, W, C) or (B, C, H, W), from 0 to 255 or in the
             range of the network's input, and the outputs of the network's original program for them: `logits` (B, A),
             `values` (B,) or `q_values` (B, A). Logits may differ by a constant for each observation, so that log
-            probabilities serve as well. Recurrent agents compute each observation from their initial state.
+            probabilities serve as well. A recurrent agent processes each observation from its initial state.
         error: the class of the error for outputs that differ.
 
     Raises OptionError if the arrays are missing or do not fit the agent.
@@ -87,9 +87,9 @@ def _compare(agent: Agent, name: str, actual: np.ndarray, expected: np.ndarray, 
         scale: InputScale | None = getattr(agent, "input_scale", None)
         if scale is not None and not read_with:
             low, high = scale.value_range
-            hint = f". The network is given {low:g} to {high:g} for observations from 0 to 255 (value_range)"
+            hint = f". The network gets inputs from {low:g} to {high:g} for observations from 0 to 255 (value_range)"
         raise error(
-            f"the agent's {name} deviate from those of check by up to {deviation:.3g}, where the largest are "
-            f"{largest:.3g}: the agent does not compute what the network's original program does, or the observations "
+            f"the agent's {name} deviate from those in check by up to {deviation:.3g} (the largest of these is "
+            f"{largest:.3g}). The agent does not compute what the network's original program does, or the observations "
             f"differ{hint}"
         )

@@ -30,7 +30,7 @@ Score: TypeAlias = str | int | Sequence[int] | Mapping[str | int, Any]
 - the index of an action: its logit or action value
 - a sequence of action indices: the sum of their logits or action values
 - "greedy", for agents without a value: the highest action value or the largest logit. If an action has several factors,
-  it is the sum of the choices' largest logits, the switches' logits, and the numbers' means
+  it is the sum of the largest logit of each choice, the logit of each switch, and the mean of each continuous value
 - a mapping from any of these names and indices to weights: a linear combination. Each weight is a number, or an array
   (B,) with a number per observation
 """
@@ -103,7 +103,7 @@ class Tail(Protocol):
     def path_gradients(
         self, points: Sequence[float], weights: Sequence[float], baseline: np.ndarray | None = None
     ) -> np.ndarray:
-        """Return the weighted sum (S, n, *shape) of the gradients at points of a straight line.
+        """Return the weighted sum (S, n, *shape) of the gradients at points on a straight line.
 
         Point 0 is the baseline (n or 1, *shape), by default 0. Point 1 is the site's values at the observations.
         """
@@ -200,7 +200,7 @@ class Agent(Protocol):
     ) -> Iterator[Tail]:
         """Yield a `Tail`, the network from a site to the scores, for each batch of observations.
 
-        The network up to the site is evaluated once per batch. Evaluating a tail costs a pass through the rest only.
+        The network up to the site is evaluated once per batch. Evaluating a tail takes only a pass through the rest.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The recurrent cell of an agent: gradients from the state after a step to the state before it."""
+"""Gradients through the recurrent cell of an agent, from the state after a step to the state before it."""
 
 from __future__ import annotations
 

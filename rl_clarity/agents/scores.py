@@ -37,12 +37,12 @@ def select_scores(
     Raises OptionError for an unknown score.
     """
     if len(scores) == 0:
-        raise OptionError(f"outputs={scores!r}: at least one is needed")
+        raise OptionError(f"outputs={scores!r} is empty: at least one output is needed")
     weights = np.zeros((count, len(scores), sum(heads.values())), np.float32)
     for i, score in enumerate(scores):
         if isinstance(score, Mapping):
             if not score:
-                raise OptionError(f"output {score!r}: at least one weight is needed")
+                raise OptionError(f"output {score!r} is empty: at least one weight is needed")
             terms = [(term, weight) for term, weight in score.items()]
         else:
             terms = [(term, 1) for term in ([score] if isinstance(score, str) else _indices(score))]
@@ -97,14 +97,16 @@ def _indices(score: Any) -> list[int]:
 def _columns(
     term: Any, heads: Mapping[str, int], results: Callable[[], np.ndarray], factors: Sequence[Factor]
 ) -> list[Any]:
-    """Return the columns of a term of a score, each as an index for all observations or an array of one index each."""
+    """Return the columns of a term of a score, each as an index for all observations or an array with one index per
+    observation.
+    """
     starts = dict(zip(heads, np.cumsum([0, *heads.values()]).tolist(), strict=False))
     actions = "q_values" if "q_values" in heads else "policy_logits"
     start, num_actions = starts[actions], heads[actions]
     if not isinstance(term, str):
         indices = _indices(term)
         if any(not 0 <= index < num_actions for index in indices):
-            raise OptionError(f"output {term!r}: the agent has the actions 0 to {num_actions - 1}")
+            raise OptionError(f"output {term!r} is not an action: the agent has the actions 0 to {num_actions - 1}")
         return [start + index for index in indices]
     if term == "value" and "values" in heads:
         return [starts["values"]]
@@ -112,4 +114,6 @@ def _columns(
         outputs = results()[:, start : start + num_actions]
         return [start + column for column in greedy_columns(outputs, factors or (Categorical(num_actions),)).T]
     known = "'value'" if "values" in heads else "'greedy'"
-    raise OptionError(f"unknown output {term!r}; this agent has {known}, an action's index, or a sequence of indices")
+    raise OptionError(
+        f"unknown output {term!r}; outputs of this agent are {known}, an action's index, or a sequence of indices"
+    )

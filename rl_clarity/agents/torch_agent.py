@@ -30,7 +30,7 @@ Forward = Callable[[Any, Any, Any], Any]
 TRIAL = 4
 """Number of observations in the trial runs that analyze a module."""
 FRONT = "before/"
-"""Prefix of the name of a `Front`: of the results before a site that the site's tails need."""
+"""Prefix of the name of a `Front`, which contains the results before a site that the tails of the site need."""
 
 
 class TorchAgent(BatchedAgent):
@@ -38,7 +38,7 @@ class TorchAgent(BatchedAgent):
 
     Sites are the results of submodules, with the names of `module.named_modules()`. Feature maps are results of shape
     (B, C, h, w), and tokens (B, h x w, C) of a transformer, one for each position of an earlier feature map. What a
-    module computes between its submodules (`torch.relu(x)`) has no name and is not a site. The module runs in
+    module computes between its submodules, such as `torch.relu(x)`, has no name and is not a site. The module runs in
     evaluation mode, in one thread at a time. After each call, the `training` flags of its submodules are restored, so a
     module can be explained between two steps of training. It computes in the precision of its parameters; results are
     converted to float32.
@@ -48,21 +48,22 @@ class TorchAgent(BatchedAgent):
 
     Args:
         module: returns a policy's logits (B, A) and a value (B,) or (B, 1), logits alone, or action values (B, A).
-            Several outputs are a tuple or a dict. A categorical distribution may replace the logits. For a module from
-            `torch.compile`, the original module is used
+            Several outputs are returned as a tuple or a dict. A categorical distribution may replace the logits. For a
+            module from `torch.compile`, the original module is used
         observation_shape: (H, W, C) of one observation. For a module that takes a dictionary, the shapes of its entries
             by name. The largest entry with three axes is the image, (H, W, C), which is explained. The others are held
-            inputs of any shape in float32, the last arrays of the agent's state. For vectors of n numbers of any range,
-            the shape is (n,); the module gets them unchanged, (B, n)
+            inputs, float32 arrays of any shape, which become the last arrays of the agent's state. For vectors with n
+            entries of any range, the shape is (n,); the module gets them unchanged, (B, n)
         metadata: facts about the agent, such as `env_name` and `gamma`
-        heads: names of the module's outputs, in its order: `policy_logits` and `values`, `policy_logits` alone, or
-            `q_values`, with None for each output to leave out. By default they are inferred from the outputs' names or
-            widths. Required for a single output, unless it has a name for action values, such as `q_values`
+        heads: names of the module's outputs, in the order in which it returns them: `policy_logits` and `values`,
+            `policy_logits` alone, or `q_values`, with None for each output to leave out. By default they are inferred
+            from the outputs' names or widths. Required for a single output, unless it has a name for action values,
+            such as `q_values`
         initial_state: initial state of a recurrent module, without the batch axis, as an array or a tuple of arrays.
-            The module is then called with the observations and the state, which is a tensor or a tuple as here, and
-            must return the next state as the last of its results
+            The module is then called with the observations and the state, which is a tensor or a tuple of tensors
+            accordingly, and must return the next state as the last of its results
         forward: `forward(module, observations, state)`, for modules with another signature
-        channels_first: whether the module takes (B, C, H, W), as most do, or (B, H, W, C)
+        channels_first: whether the module takes (B, C, H, W), like most modules, or (B, H, W, C)
         input_divisor: observations are divided by this number, in float32, before the module gets them; 1 for a module
             that scales them itself. By default 255. Required if the module also scales its input before its first
             submodule with weights
@@ -74,9 +75,9 @@ class TorchAgent(BatchedAgent):
         gradient_batch_size: observations per gradient computation
         check: whether to run the module on a few images of noise, and raise OptionError if its outputs are random,
             depend on the rest of the batch, or have no gradient. To compare its outputs with expected ones as well,
-            pass a dict of arrays, or the path of an `.npz` file, in place of True: `observations` of your own program,
-            from 0 to 255 or as the module gets them, and the outputs for them: `logits` (B, A), `values` (B,) or
-            `q_values` (B, A)
+            pass a dict of arrays, or the path of an `.npz` file, in place of True: `observations` from your own
+            program, from 0 to 255 or as the module gets them, and the outputs for them: `logits` (B, A), `values` (B,)
+            or `q_values` (B, A)
 
     Raises OptionError for a module that returns anything else, cannot be run, fails the check, or has submodules that
     cannot be hooked.
@@ -177,7 +178,7 @@ class TorchAgent(BatchedAgent):
         return calls
 
     def _site_shape(self, call: Call) -> tuple[int, ...]:
-        """Return the shape of a submodule's result without the batch.
+        """Return the shape of a submodule's result without the batch axis.
 
         Feature maps and grids of tokens are (h, w, c). For an agent that observes vectors, vectors are (1, 1, n).
         """
@@ -193,7 +194,7 @@ class TorchAgent(BatchedAgent):
         return self._cached("grids", lambda: torch_calls.token_grids(self._trace))
 
     def _warn_of_unreached_heads(self) -> None:
-        """Warn of layers that have no effect on some head, because other submodules compute that head."""
+        """Warn about layers that have no effect on some head, because other submodules compute that head."""
         with self._computing(), _torch().enable_grad():
             unreached = torch_paths.unreached_heads(
                 self.module, self._trace, self._trial_run, self._trial_observations()
@@ -207,8 +208,8 @@ class TorchAgent(BatchedAgent):
             ]
             if without:
                 warnings.warn(
-                    f"the {head} do not depend on the layers {', '.join(without)}: their attribution to these is 0. If "
-                    "a submodule is called several times with different inputs, each call is a separate layer",
+                    f"the {head} do not depend on the layers {', '.join(without)}, so their attribution to these is 0. "
+                    "If a submodule is called several times with different inputs, each call is a separate layer",
                     stacklevel=3,
                 )
 
@@ -346,7 +347,7 @@ class TorchAgent(BatchedAgent):
     def _from_module(self, result: Any, call: Call) -> Any:
         """Return the result of a submodule in float32, feature maps and grids of tokens as (B, h, w, c).
 
-        A vector of an agent that observes vectors is a feature map of one position.
+        For an agent that observes vectors, a vector is a feature map with a single position.
         """
         if call in self._grids:
             result = result.unflatten(1, self._grids[call])

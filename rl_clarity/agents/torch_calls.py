@@ -43,7 +43,7 @@ class Traced:
     inner: tuple[Call, ...] = ()
     """The calls inside this call."""
     in_place: bool = False
-    """Whether the call changes its input and returns it, as `nn.ReLU(inplace=True)` does."""
+    """Whether the call changes its input and returns it, like `nn.ReLU(inplace=True)`."""
     reusable: bool = True
     """Whether the result can replace the call: the call changes no argument, or only its input in place."""
     shape: tuple[int, ...] | None = None
@@ -58,7 +58,7 @@ class Trace:
 
     calls: dict[Call, Traced] = field(default_factory=dict)
     repeats: dict[Call, Call] = field(default_factory=dict)
-    """For each call that has the same input as an earlier call, that call."""
+    """Maps each call with the same input as an earlier call to that earlier call."""
 
     @property
     def sites(self) -> list[Call]:
@@ -76,7 +76,7 @@ def token_grids(trace: Trace) -> dict[Call, tuple[int, int]]:
     """Return the grid (h, w) of each call that returns tokens (B, h x w, c), one for each position of an earlier
     feature map.
 
-    Transformers for images make a token of each position of a convolution's result, row by row.
+    Image transformers turn each position of a convolution's result into a token, row by row.
     """
     grids: dict[Call, tuple[int, int]] = {}
     sizes: dict[int, tuple[int, int]] = {}

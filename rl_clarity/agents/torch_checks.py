@@ -10,7 +10,7 @@ from rl_clarity.agents.network_outputs import check_scale
 from rl_clarity.base.errors import ClarityError, OptionError
 
 MAX_CHANNELS = 8
-"""Longest axis that error messages take for channels."""
+"""Longest axis that error messages assume to be the channels."""
 
 
 def inspectable(torch: Any, module: Any) -> Any:
@@ -52,7 +52,11 @@ def explained(shape: tuple[int, int, int]) -> Iterator[None]:
     except Exception as error:  # user code may raise anything
         height, width, channels = shape
         lines = str(error).strip().splitlines() or [""]
-        hint = f"; ({width}, {channels}, {height}) instead of {shape}?" if height < MAX_CHANNELS <= channels else ""
+        hint = (
+            f"; did you mean ({width}, {channels}, {height}) instead of {shape}?"
+            if height < MAX_CHANNELS <= channels
+            else ""
+        )
         raise OptionError(
             f"the module cannot be run on two observations of shape {shape} ({type(error).__name__}: "
             f"{lines[0][:300]}). observation_shape is (height, width, channels){hint}; channels_first=False is for "

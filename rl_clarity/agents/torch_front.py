@@ -36,7 +36,7 @@ class Front:
 
 
 def find_front(module: Any, trace: Trace, call: Call, run: Run, observations: Any) -> Front:
-    """Return the `Front` of the site of a call, which is found by trial runs and autograd."""
+    """Find the `Front` of a call's site by trial runs and autograd."""
     front, count = trace.before(call), len(observations)
     results: dict[Call, Any] = {}
 

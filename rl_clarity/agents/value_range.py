@@ -31,11 +31,11 @@ VECTOR = InputScale(divisor=1, unit=1)
 
 
 def vector_scale(input_divisor: float | None, value_range: Sequence[float] | None) -> InputScale:
-    """Return the scale of vectors. Raises OptionError for options that only images have."""
+    """Return the scale of vectors. Raises OptionError for options that are only for images."""
     if input_divisor not in (None, 1) or value_range is not None:
         raise OptionError(
-            f"input_divisor={input_divisor!r} and value_range={value_range!r} are for images: the module is given a "
-            "vector as it is, and can scale it by itself, or in forward=..."
+            f"input_divisor={input_divisor!r} and value_range={value_range!r} are only for images. The module gets "
+            "vectors unchanged; scale them in the module or in forward=..."
         )
     return VECTOR
 
@@ -44,7 +44,7 @@ def input_scale(input_divisor: float | None, value_range: Sequence[float] | None
     """Return the scale that the options of an agent define, by default from 0 to 1.
 
     Raises OptionError if both options are given, for a divisor that is not positive, and for a range that is not (low,
-    high).
+    high) with low < high.
     """
     if value_range is None:
         divisor = 255 if input_divisor is None else input_divisor
@@ -52,11 +52,11 @@ def input_scale(input_divisor: float | None, value_range: Sequence[float] | None
             raise OptionError(f"input_divisor={divisor!r} must be above 0")
         return InputScale(divisor, assumed=input_divisor is None)
     if input_divisor is not None:
-        raise OptionError(f"input_divisor={input_divisor!r} and value_range={value_range!r}: give one of them")
+        raise OptionError(f"input_divisor={input_divisor!r} and value_range={value_range!r}: pass only one of them")
     try:
         low, high = map(float, value_range)
     except (TypeError, ValueError):
         low = high = math.nan
     if not -math.inf < low < high < math.inf:
-        raise OptionError(f"value_range={value_range!r} must be (low, high), what the network is given for 0 and 255")
+        raise OptionError(f"value_range={value_range!r} must be (low, high), the network's inputs for 0 and 255")
     return InputScale(255 / (high - low), low)

@@ -1,8 +1,9 @@
 """Apply an edit to weights: project an ablated component out of the weights that read it.
 
 A layer's activations a (.., c) are read by convolutions and dense layers with kernels W (.., c, n). Let P (c, c) be the
-orthogonal projection onto the span of the components. Ablating a P with a strength s gives the results a (I - s P) W,
-which are those of the kernel (I - s P) W. Hilton et al. (Understanding RL Vision, 2020) edited their agents like this.
+orthogonal projection onto the span of the components. Ablating the part a P with a strength s gives the results a (I -
+s P) W, which are those of the kernel (I - s P) W. Hilton et al. (Understanding RL Vision, 2020) edited their agents in
+this way.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ POOLING = ("maxpool", "avgpool", "globalmaxpooling2d", "globalaveragepooling2d")
 L2_POOLING = ("square", "avgpool", "add", "sqrt")
 """Operations with one input that make up L2 pooling; `add` adds a constant."""
 KEEPING_CHANNELS = (*POOLING, *L2_POOLING, "pad", "zeropadding2d", "cropping2d", "dropout", "identity", "cast")
-WAY_OUT = "Use the edited agent itself in Python: generate, record, evaluate and collect take it"
+WAY_OUT = "Use the edited agent itself in Python: generate, record, evaluate and collect accept it"
 
 
 def edited_parameters(
@@ -52,7 +53,7 @@ def edited_parameters(
 
 
 def weight_matrix(edit: Edit, channels: int) -> np.ndarray:
-    """Return the matrix I - s P (c, c) of an ablation in float64. Raises OptionError for other edits."""
+    """Return the matrix I - s P (c, c) of an ablation in float64. Raises OptionError for any other edit."""
     if not isinstance(edit, Ablate) or edit.to != "zero" or edit.positions is not None:
         raise OptionError(
             f"{type(edit).__name__}({edit.layer!r}) cannot be applied to weights: only an Ablate with to='zero' at all "
@@ -82,7 +83,9 @@ def _kernels_that_read(graph: Graph, tensor: Any, site: str) -> list[Any]:
         index = pending.pop()
         readers = [i for i, node in enumerate(graph.nodes) if index in node.inputs]
         if index in graph.sinks or not readers:
-            raise OptionError(f"layer {site!r} has no convolution or dense layer after it to edit. {WAY_OUT}")
+            raise OptionError(
+                f"layer {site!r} has no convolution or dense layer after it whose weights could be edited. {WAY_OUT}"
+            )
         for reader in readers:
             node = graph.nodes[reader]
             operation = tensor_operation(node.tensors[0])

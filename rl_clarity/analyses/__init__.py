@@ -1,4 +1,4 @@
-"""Analyses of an agent, whose results a page shows. Each analysis is a module or a package.
+"""Analyses of an agent. A page shows their results. Each analysis is a module or a package.
 
 An analysis is a subclass of `Analysis`. It is registered in `ANALYSES` below, by an entry point of the group
 `rl_clarity.analyses`, or by `ANALYSES.register(name, analysis)`.

@@ -1,7 +1,7 @@
 """Ablation on frames: measure how much an output changes when a feature of a layer is set to its baseline.
 
 At each position, the part of the activations a that belongs to a feature with the component d is
-max(0, a . d / |d|^2) d, as for `rl_clarity.Ablate(layer, component=...)`. Ablation replaces it by the same part of the
+max(0, a . d / |d|^2) d, as in `rl_clarity.Ablate(layer, component=...)`. Ablation replaces it by the same part of the
 activations at the baseline of attribution, so that ablation and attribution answer the same question, or by 0
 (`ablation.to="zero"`). Attribution estimates the contribution of a feature to an output; ablation measures how the
 output changes without the feature. If the network above the layer is linear, and the feature is a single channel, one
@@ -51,7 +51,7 @@ from rl_clarity.pages.files import ChunkName
 from rl_clarity.pages.sections import SectionData
 
 MEASURED_FEATURES = 2
-"""Number of features that the forecast ablates to estimate the time of a task."""
+"""Number of features that the forecast ablates to estimate the run time of a task."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,9 @@ class AblationOptions:
 
 @dataclass(frozen=True)
 class Share:
-    """A share of steps with a 95 % bootstrap interval over episodes. Its ends are null for a single episode."""
+    """A share of steps with a 95 % bootstrap interval over episodes. The ends of the interval are null for a single
+    episode.
+    """
 
     value: float
     low: float | None
@@ -169,7 +171,7 @@ def ablation_changes(
     calls: int = 1,
     baseline: Baseline = "zero-layer",
 ) -> np.ndarray:
-    """Return the changes (S, B, K) of S scores of B observations when each of K components of a layer's activations is
+    """Return how S scores at B observations change, (S, B, K), when each of K components of a layer's activations is
     set to the baseline.
 
     For each batch of observations, the network is evaluated up to the layer once, or twice if the baseline depends on
@@ -179,11 +181,11 @@ def ablation_changes(
         observations: (B, H, W, C)
         layer: name of a site of shape (h, w, c)
         components: (K, c)
-        scores: the scores, as for `Agent.tails`
+        scores: the scores, in the format of `Agent.tails`
         state: the state of a recurrent agent before the observations
         calls: number of threads that call the agent in parallel
-        baseline: as for `integrated_gradients`; "zero-layer" removes the components. For an `ExpectedBaseline`,
-            a component is set to its mean over the baseline's observations
+        baseline: see `integrated_gradients`; "zero-layer" removes the components. For an `ExpectedBaseline`, a
+            component is set to its mean over the baseline's observations
     """
     edits = [Ablate(layer, component=component) for component in components]
     start = layer_baseline(agent, baseline, observations, layer, state)
@@ -200,8 +202,8 @@ def ablation_changes(
 def _change(tail: Tail, before: np.ndarray, start: np.ndarray | ExpectedBaseline | None, edit: Ablate) -> np.ndarray:
     """Return the changes (S, n) of scores when an edit replaces the part of a layer's activations that it selects.
 
-    The replacement is the same part of the baseline `start` (n or 1, h, w, c), or 0 if it is None. `before` are the
-    scores (S, n) without the edit.
+    The replacement is the same part of the baseline `start` (n or 1, h, w, c), or 0 if it is None. `before` contains
+    the scores (S, n) without the edit.
     """
     return tail.scores(edit.apply(tail.values, replaced_by(edit, start))) - before
 
@@ -239,7 +241,7 @@ class AblatedPlayer:
 
 
 def ablate_trajectory(subject: Subject, layer: PageLayer, trajectory: int, work: Work) -> TaskResult:
-    """Write the changes of the outputs along a trajectory when each feature of a layer is ablated."""
+    """Write the changes in the outputs along a trajectory when each feature of a layer is ablated."""
     options = subject.options_of(AblationOptions)
     chosen = np.arange(0, subject.trajectories.actions.shape[1], options.every or 1)
     features = load_features(subject.files, layer)
@@ -278,7 +280,7 @@ def chunk_name(layer: PageLayer, trajectory: int) -> ChunkName:
 
 
 def read_changes(subject: Subject, layer: PageLayer, trajectory: int) -> dict[str, np.ndarray]:
-    """Return the ablated frames of a trajectory, and the changes of the outputs at these frames.
+    """Return the ablated frames of a trajectory, and the changes in the outputs at these frames.
 
     docs/page-format.md lists the names of the arrays.
     """
@@ -286,7 +288,7 @@ def read_changes(subject: Subject, layer: PageLayer, trajectory: int) -> dict[st
 
 
 def layer_entry(subject: Subject, layer: PageLayer, results: Results) -> AblatedLayer:
-    """Return the entry of a layer in the section. It has no summaries until all trajectories are finished."""
+    """Return the section's entry for a layer. The entry has no summaries until all trajectories are finished."""
     trajectories = range(len(subject.trajectories.actions))
     entry = AblatedLayer([chunk_name(layer, trajectory) for trajectory in trajectories])
     analyses = (AblationAnalysis, AttributionAnalysis)
@@ -314,7 +316,7 @@ def summarize(changes: np.ndarray, attribution: np.ndarray, episodes: np.ndarray
     """Summarize the changes (n, K) of an output on n frames when each of K features is ablated.
 
     The correlation is between the negative change and the attribution (n, K) to the features: 1 if they are
-    proportional, 0 if either is constant. `episodes` (n,) has the number of each frame's episode.
+    proportional, 0 if either is constant. `episodes` (n,) contains the number of each frame's episode.
     """
     changes, attribution = changes.astype(np.float64), attribution.astype(np.float64)
     lost, due = (values - values.mean(axis=0) for values in (-changes, attribution))

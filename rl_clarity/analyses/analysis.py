@@ -62,9 +62,10 @@ class SubjectOptions:
     """Options of a page that apply to all analyses."""
 
     env_name: str | None = None
-    """Environment in which the agent plays, or from which given samples are; by default the checkpoint's."""
+    """Environment in which the agent plays, or in which the given samples were collected; by default the checkpoint's
+    environment."""
     title: str | None = None
-    """Title of the page; by default made from the environment and the network."""
+    """Title of the page; by default, it names the environment and the network."""
     seed: int = 0
     """Random seed for samples, the channel reduction and optimized images of features."""
     batch_size: int = 512
@@ -105,14 +106,14 @@ class Subject:
     analysis_options: Sequence[object] = ()
     """Options of each analysis of the page."""
     plugin_keys: Mapping[str, str] = field(default_factory=dict)
-    """By name of each analysis that is not part of the package, a hash of its code and options."""
+    """For each analysis that is not part of the package, by name, a hash of its code and options."""
     subjects: tuple[Subject, ...] = ()
     """The subject of each agent, if an analysis examines all agents of a page together. The other fields are then those
     of the last subject."""
 
     acting: Callable[[np.ndarray], Iterable[tuple[np.ndarray, Agent]]] | None = None
-    """For an agent that was updated during the only trajectory (`explain`): the function of steps (n,) by which
-    `agents` finds the agents that acted at them."""
+    """If the agent was updated during the only trajectory (`explain`), the function that `agents` calls: it maps steps
+    (n,) to the agents that acted at them."""
 
     @property
     def output_kind(self) -> str:
@@ -125,7 +126,9 @@ class Subject:
         return self.info.observation.stack
 
     def trajectory_frames(self, trajectory: int, steps: slice) -> np.ndarray:
-        """Return frames (n, H, W, 1 | 3) uint8 of a trajectory: rendered ones if there are any, else observations."""
+        """Return frames (n, H, W, 1 | 3) uint8 of a trajectory: rendered frames if there are any, otherwise
+        observations.
+        """
         full = self.trajectories.observations_full
         if full is not None:
             return np.asarray(full[trajectory, steps])
@@ -150,27 +153,29 @@ class Subject:
         return newest_frames(np.asarray(observations), self.stack)
 
     def states(self, trajectory: int, steps: slice | np.ndarray) -> State:
-        """Return the agent's states before some steps of a trajectory, including held inputs; None without states."""
+        """Return the agent's states before some steps of a trajectory, with held inputs, or None without states."""
         states = self.trajectories.states
         return None if states is None else tuple(np.asarray(part[trajectory, steps]) for part in states)
 
     def agents(self, steps: np.ndarray) -> Iterable[tuple[np.ndarray, Agent]]:
         """Return the agents that acted at some steps (n,) of a trajectory, as pairs `(indices, agent)`.
 
-        The agent acted at `steps[indices]`. There is a single pair with the subject's `agent`, unless a recorded agent
-        was updated during its episode.
+        In each pair, the agent acted at `steps[indices]`. There is a single pair with the subject's `agent`, unless a
+        recorded agent was updated during its episode.
         """
         return [(np.arange(len(steps)), self.agent)] if self.acting is None else self.acting(steps)
 
     def options_of(self, kind: type[OptionsT]) -> OptionsT:
-        """Return the page's options of a class, such as those of an analysis, or their defaults if it has none."""
+        """Return the page's options of the class `kind`, such as those of an analysis, or the defaults if the page has
+        none.
+        """
         given = (options for options in self.analysis_options if isinstance(options, kind))
         return next(given, None) or find_part(self.options, kind) or kind()
 
     def decisive(self, *kinds: type) -> dict[str, object]:
-        """Return the values of the options of these classes as JSON, for the cache key of a task.
+        """Return the values of all options of these classes as JSON, for the cache key of a task.
 
-        They include hashes of the code of plug-ins that the options name.
+        The values include hashes of the code of the plug-ins that the options name.
         """
         values: dict[str, object] = {}
         for kind in kinds:
@@ -183,7 +188,7 @@ class Subject:
 
 
 class TaskDetails(TypedDict, total=False):
-    """Keyword arguments of `Analysis.task` that set further fields of a `Task`."""
+    """Keyword arguments of `Analysis.task` that set additional fields of a `Task`."""
 
     size: float
     group: str
@@ -201,11 +206,11 @@ class Analysis(ABC, Generic[OptionsT, SectionT]):
 
     A subclass names the classes of its options and of its sections: `class Occlusion(Analysis[OcclusionOptions,
     OcclusionSection])`. The options are a frozen dataclass (`NoOptions` if there are none). The text under a field is
-    the documentation of this option and its help on the command line. The sections are a class derived from
-    `SectionData`, a union of several, or `Never` for an analysis that only writes files. A subclass sets `kind`, and
-    increments `version` when its results change.
+    the documentation of this option and its help on the command line. The type of the sections is a class derived from
+    `SectionData`, a union of several such classes, or `Never` for an analysis that only writes files. A subclass sets
+    `kind`, and increments `version` when its results change.
 
-    The definition of a subclass raises SectionError if it names no classes, or a section class that cannot be
+    Defining a subclass raises SectionError if it names no classes, or if it names a section class that cannot be
     represented in JSON.
     """
 
@@ -230,7 +235,7 @@ class Analysis(ABC, Generic[OptionsT, SectionT]):
                 check_section_class(section, cls.__name__)
         elif not hasattr(cls, "Sections"):
             name = cls.__name__
-            raise SectionError(f"declare the classes of options and sections: class {name}(Analysis[NoOptions, ...])")
+            raise SectionError(f"declare the option and section classes: class {name}(Analysis[NoOptions, ...])")
 
     def check(self, agent: Agent, options: OptionsT, page: SubjectOptions) -> None:
         """Raise OptionError for options that do not fit the agent, before anything is sampled or computed.
@@ -241,8 +246,8 @@ class Analysis(ABC, Generic[OptionsT, SectionT]):
     def folders(self, options: OptionsT) -> Sequence[str]:
         """Return the folders of the page into which tasks write files.
 
-        A page is not started if one of them contains other files. By default they are the values of the options named
-        `..._subdir`, or else a folder with the name of the analysis.
+        A page is not started if one of them contains other files. By default, the folders are the values of the options
+        named `..._subdir`, or a folder with the name of the analysis if it has no such options.
         """
         names = [field.name for field in dataclasses.fields(self.Options) if field.name.endswith("_subdir")]
         return [getattr(options, name) for name in names] or [self.kind]
@@ -256,14 +261,16 @@ class Analysis(ABC, Generic[OptionsT, SectionT]):
         """Return the sections of the page, made from the facts that finished tasks returned."""
 
     def checked(self, section: SectionData) -> SectionData:
-        """Return a copy of a section in which names of files have the types of its fields, such as `ChunkName`.
+        """Return a copy of a section in which file names have the types of the section's fields, such as `ChunkName`.
 
         Raises SectionError for a section of a class that the analysis does not declare, and for values that do not fit
         it.
         """
         if not isinstance(section, self.Sections):
             declared = " or ".join(one.__name__ for one in self.Sections) or "none"
-            raise SectionError(f"{type(self).__name__}.sections returned {section!r:.80}; it declares {declared}")
+            raise SectionError(
+                f"{type(self).__name__}.sections returned {section!r:.80}, but the analysis declares {declared}"
+            )
         return read(type(section), section, section.kind)
 
     def notes(self, options: OptionsT) -> Sequence[Note]:
@@ -274,7 +281,7 @@ class Analysis(ABC, Generic[OptionsT, SectionT]):
     def task_name(cls, *parts: object) -> str:
         """Return the name of a task, or a prefix of the names of several tasks: `kind` and the parts, joined by `/`.
 
-        Names and prefixes are used in `Task.after`, and names for reading results.
+        `Task.after` accepts names and prefixes. Results are read by name.
         """
         return "/".join(map(str, (cls.kind, *parts)))
 
@@ -288,9 +295,9 @@ class Analysis(ABC, Generic[OptionsT, SectionT]):
     ) -> Task:
         """Create a task of this analysis.
 
-        `inputs` is a JSON value of everything else that decides the result. The cache key always contains agent,
-        samples, code and `version`, and for an analysis of another package its options. `details` are further fields of
-        `Task`; see `TaskDetails`.
+        The cache key always contains the agent, the samples, the code and `version`, and for an analysis from a
+        different package also its options. `inputs` is a JSON value with everything else that determines the result.
+        `details` are additional fields of `Task`; see `TaskDetails`.
         """
         plugin = subject.plugin_keys.get(self.kind, "")
         key = [subject.key, asdict(subject.info.observation), self.version, plugin, inputs]
@@ -300,7 +307,7 @@ class Analysis(ABC, Generic[OptionsT, SectionT]):
 def describe_agent(
     agent: Agent, trajectories: Trajectories, metadata: JsonObject, options: SubjectOptions
 ) -> AgentInfo:
-    """Return the page's description of an agent. Raises OptionError for options of actions that do not fit it."""
+    """Return the page's description of an agent. Raises OptionError for action options that do not fit the agent."""
     kind = "action_values" if trajectories.policy_logits is None else "policy"
     factors = action_factors(agent)
     single = is_single_choice(factors)
@@ -309,8 +316,8 @@ def describe_agent(
         actions = describe_actions(action_combos(agent, given))
     elif options.action_combos or options.equivalent_actions:
         raise OptionError(
-            "action_combos and equivalent_actions are for actions that are one choice, but an action of the agent is "
-            f"{describe_factors(factors)}: the labels are the names of its factors"
+            "action_combos and equivalent_actions require actions that are a single choice, but an action of the agent "
+            f"is {describe_factors(factors)}; its labels are the names of these factors"
         )
     else:
         actions = describe_outputs(factors)
@@ -332,32 +339,32 @@ def describe_agent(
 
 
 def require_single_choice(agent: Agent, page: str) -> None:
-    """Raise OptionError for an agent whose action is not one choice.
+    """Raise OptionError for an agent whose action is not a single choice.
 
-    `page` names the pages that need one, in the plural, for the message.
+    `page` is the name of the pages that require a single choice, in the plural, for the message.
     """
     factors = action_factors(agent)
     if not is_single_choice(factors):
         raise OptionError(
-            f"{page} need actions that are one choice, but an action of the agent is {describe_factors(factors)}: "
-            "use rl_clarity.generate"
+            f"{page} require actions that are a single choice, but an action of the agent is "
+            f"{describe_factors(factors)}; use rl_clarity.generate instead"
         )
 
 
 def action_combos(agent: Agent, combos: Sequence[Sequence[str]] | None) -> list[Combo]:
     """Return the buttons of each action. Without `combos`, the only button of an action is its number.
 
-    Raises OptionError if the number of combos is not that of the agent's actions.
+    Raises OptionError if the number of combos differs from the number of the agent's actions.
     """
     if not combos:
         return [(str(action),) for action in range(agent.num_actions)]
     if len(combos) != agent.num_actions:
-        raise OptionError(f"action_combos has {len(combos)} entries; the agent has {agent.num_actions} actions")
+        raise OptionError(f"action_combos has {len(combos)} entries, but the agent has {agent.num_actions} actions")
     return [tuple(map(str, combo)) for combo in combos]
 
 
 def equivalent_actions(agent: Agent, groups: Sequence[Sequence[int]] | None) -> list[list[int]]:
-    """Return groups of actions with the same effect as lists, empty for None.
+    """Return groups of actions with the same effect as lists of indices, or an empty list for None.
 
     Raises OptionError for unknown actions, and for an action that occurs twice.
     """

@@ -66,15 +66,16 @@ class ReferenceOptions:
     checkpoint: int | None = None
     """Number of the checkpoint that plays the game, counted from 1 in the order of training; by default the last."""
     episode: int = 1
-    """Number of the game among those of this checkpoint that the page shows, counted from 1."""
+    """Number of the game, counted from 1, among the games of this checkpoint that the page shows."""
     recording: str | None = None
-    """Use an episode of a recording instead: PATH for its first episode, or PATH:NUMBER for another, counted from 1."""
+    """Use an episode of a recording instead: PATH for its first episode, or PATH:NUMBER for a different episode,
+    counted from 1."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "checkpoint", "episode")
         other = self.checkpoint is not None or self.episode != 1
         fits = self.recording is None or not other
-        check_option(self, "recording", fits, "replaces checkpoint and episode: leave them out")
+        check_option(self, "recording", fits, "cannot be combined with checkpoint or episode")
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,8 @@ class CheckpointEntry:
 
 @dataclass(frozen=True)
 class ReferenceTrajectory:
-    """The trajectory on which all checkpoints are compared, by its index in the section `trajectories` of a recording.
+    """The trajectory on which all checkpoints are compared. `trajectory` is its index in the section `trajectories` of
+    the recording.
 
     Either a checkpoint played it, or it belongs to the last of the page's `recordings`, which has no other section.
     """
@@ -150,7 +152,8 @@ class TrainingSection(SectionData):
 class TrainingAnalysis(Analysis[ReferenceOptions, TrainingSection]):
     """Compares the checkpoints of a training run; `subject.subjects` has a subject for each.
 
-    With the option `reference.recording`, a further subject, the last one, has the reference trajectory.
+    With the option `reference.recording`, there is an additional subject at the end, which has the reference
+    trajectory.
     """
 
     kind = "training"
@@ -221,8 +224,8 @@ NOTES = (
     Note(
         "One episode, every checkpoint",
         "Each checkpoint gets the observations of one trajectory, regardless of its own actions; a "
-        "recurrent one follows them with its own state. The divergence of the checkpoints is the "
-        "Jensen-Shannon divergence of their policies: the entropy of the mean policy less the mean entropy (Lin 1991).",
+        "recurrent checkpoint updates its own state with them. The divergence of the checkpoints is the Jensen-Shannon "
+        "divergence of their policies: the entropy of the mean policy minus the mean entropy (Lin 1991).",
     ),
     Note(
         "Correlation with the last checkpoint",
@@ -279,7 +282,7 @@ def jensen_shannon(policies: np.ndarray) -> np.ndarray:
 
 
 def map_correlation(maps: np.ndarray, others: np.ndarray) -> float | None:
-    """Return the correlation between two maps of the same frame, as a mean over m frames (m, gh, gw).
+    """Return the correlation between two maps of the same frame, averaged over m frames. Both arrays are (m, gh, gw).
 
     Frames in which either map is constant do not count. Return None if no frame is left.
     """
@@ -293,8 +296,8 @@ def map_correlation(maps: np.ndarray, others: np.ndarray) -> float | None:
 def _show(subject: Subject, one: Subject, name: str, work: Work) -> TaskResult:
     """Write the outputs and saliency maps of a checkpoint for the reference trajectory.
 
-    The checkpoint computes its own states from the observations. Inputs beside the image are taken from the trajectory.
-    For the checkpoint that played the trajectory, the maps exist already and are copied.
+    The checkpoint computes its own states from the observations. Inputs other than the image are taken from the
+    trajectory. For the checkpoint that played the trajectory, the maps exist already and are copied.
     """
     (reference, game), options = _reference(subject), subject.options_of(SaliencyOptions)
     trajectories = reference.trajectories
@@ -352,7 +355,7 @@ def _follow(
 
 
 def output_arrays(parts: Sequence[Outputs]) -> dict[str, np.ndarray | bytes]:
-    """Join the outputs for consecutive parts of a trajectory to the arrays of a chunk `shown`."""
+    """Join the outputs for consecutive segments of a trajectory into the arrays of a chunk `shown`."""
 
     def joined(name: str) -> np.ndarray | None:
         arrays = [getattr(part, name) for part in parts]
@@ -400,7 +403,7 @@ def policies(shown: Sequence[Mapping[str, np.ndarray]]) -> np.ndarray:
 
 
 def _maps(chunk: Mapping[str, np.ndarray], output: str) -> np.ndarray:
-    """Return the maps (m, gh, gw) of a chunk, in different units, which do not matter for correlations."""
+    """Return the maps (m, gh, gw) of a chunk. The unit differs between maps, which does not affect correlations."""
     codes = chunk[f"codes.{output}"]
     return np.where(chunk[f"scales.{output}"][:, None, None] > 0, codes, 0)
 

@@ -23,12 +23,12 @@ from rl_clarity.jobs.tasks import Results
 STAGE = "baseline"
 """First component of the names of the tasks that compare candidates with effects."""
 CANDIDATES = (DEFAULT_BASELINE, "narrow-blur", "zero-input", "mean")
-"""Baselines that are compared. No other one is clearly better than all of these, except `expected` for Breakout; for
-most other agents, `expected` is much worse (`docs/truth.md`)."""
+"""Baselines that are compared. No other baseline is clearly better than all of these, except `expected` for Breakout;
+for most other agents, `expected` is much worse (`docs/truth.md`)."""
 FEWEST_EPISODES = 4
-"""Number of episodes below which the default is kept, because resamples of so few say little about the noise."""
+"""With fewer episodes than this, the default is kept, because resampling so few says little about the noise."""
 FEWEST_LARGE = 10
-"""Number of effects above the threshold below which the default is kept."""
+"""If fewer effects than this are above the threshold, the default is kept."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,9 @@ class CandidateAgreement:
     signs: float | None
     """Share of the effects above the threshold whose sign is predicted correctly."""
     advantage: tuple[float, float] | None
-    """Confidence interval of the mean of `correlation` and `signs`, less that of the default baseline. The intervals of
-    all candidates hold together with a probability of 95 %. Null for the default, and if there is too little data."""
+    """Confidence interval of the mean of `correlation` and `signs`, minus that of the default baseline. The intervals
+    of all candidates hold together with a probability of 95 %. Null for the default, and if there is too little
+    data."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class BaselineChoice:
 
     baseline: str
     candidates: tuple[CandidateAgreement, ...]
-    """The candidates, of which the default is the first."""
+    """All candidates, starting with the default."""
 
 
 def measures_objects(subject: Subject) -> bool:
@@ -71,7 +72,7 @@ def chooses_baseline(subject: Subject) -> bool:
 
 
 def choice_inputs(subject: Subject) -> list[object]:
-    """Return what decides the chosen baseline, in addition to agent, samples and the options of attribution.
+    """Return the values that determine the chosen baseline, in addition to agent, samples and attribution options.
 
     The list is part of cache keys. It is empty if the baseline is not chosen.
     """
@@ -82,15 +83,15 @@ def choice_inputs(subject: Subject) -> list[object]:
 
 
 def with_baseline(subject: Subject, baseline: str) -> Subject:
-    """Return the subject with another value of the option `attribution.baseline`."""
+    """Return the subject with a different value of the option `attribution.baseline`."""
     options = dataclasses.replace(subject.options_of(PathOptions), baseline=baseline)
     return dataclasses.replace(subject, analysis_options=(options, *subject.analysis_options))
 
 
 def with_chosen_baseline(subject: Subject, results: Results) -> Subject:
-    """Return the subject with the baseline `auto` replaced by the one that the facts of finished tasks determine.
+    """Return the subject with the baseline `auto` replaced by the baseline that the facts of finished tasks determine.
 
-    It is the default baseline if no effects were measured.
+    This is the default baseline if no effects were measured.
     """
     if subject.options_of(PathOptions).baseline != AUTO:
         return subject

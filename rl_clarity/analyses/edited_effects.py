@@ -26,7 +26,8 @@ MARGIN = 1 / 32
 """Margin around an object's box, as a share of the observation's size. Directions are fitted to positions within it,
 where the object changes activations most clearly."""
 SURROUNDINGS = 1 / 8
-"""Margin within which edits at objects are applied. It is larger, because convolutions spread an object that far."""
+"""Margin within which edits at objects are applied. It is larger than `MARGIN`, because convolutions spread the effect
+of an object that far."""
 FRAMES = 256
 """Number of observations in a batch."""
 
@@ -58,9 +59,9 @@ def object_pairs(
 
     Args:
         agent: the agent whose effects were measured
-        effects: effects of objects of these types, and of others
+        effects: measured effects of objects of these types, and of other types
         layer: short or full name of a layer (h, w, c)
-        types: name of a type, or several
+        types: name of a type, or several names
         margin: margin around each object's box, as a share of the observation's size
         seed: seed of the choice of random positions away from the objects
 
@@ -95,7 +96,7 @@ def object_cells(agent: Agent, effects: ObjectEffects, layer: str, margin: float
     """
     site = find_site(agent.sites, layer)
     if len(site.shape) != 3:
-        raise OptionError(f"layer={layer!r} has the shape {site.shape}; positions are those of feature maps (h, w, c)")
+        raise OptionError(f"layer={layer!r} has the shape {site.shape}; only feature maps (h, w, c) have positions")
     height, width = effects.with_object.shape[1:3]
     return box_cells(effects.box / [width, height, width, height], site.shape[:2], margin)
 
@@ -142,13 +143,15 @@ class EffectLoss:
     value_lost: tuple[float, float, float]
     value_changed: tuple[float, float, float]
     policy_lost: tuple[float, float, float]
-    """As `value_lost`, for the total variation between the policies with and without the object."""
+    """Like `value_lost`, but for the total variation between the policies with and without the object."""
     policy_changed: tuple[float, float, float]
 
 
 @dataclass(frozen=True)
 class LostEffects:
-    """Effects of N objects on an agent and on its edited version, and the changes by the edit without the objects."""
+    """Effects of N objects on an agent and on its edited version, and the changes that the edit makes without the
+    objects.
+    """
 
     type: np.ndarray  # (N,) str
     episode: np.ndarray  # (N,)
@@ -189,14 +192,14 @@ def lost_effects(
 ) -> LostEffects:
     """Measure how much of the effects of objects an edited agent loses.
 
-    To test directions of `fit_directions`, use effects that were measured on other levels than those of the fit
-    (another `seed` of `object_effects`).
+    To test directions of `fit_directions`, use effects that were measured on different levels than those of the fit
+    (with a different `seed` of `object_effects`).
 
     Args:
         agent: the agent whose effects were measured
-        effects: effects of the objects that the edits are for, and of others
-        edits: as for `rl_clarity.edit`
-        at: a type or several; edits are then applied only at the positions of objects of these types, in the
+        effects: measured effects of the objects that the edits target, and of other objects
+        edits: see `rl_clarity.edit`
+        at: one or more types; edits are then applied only at the positions of objects of these types, in the
             observations with and without the object. By default edits are applied at all positions
         margin: margin around the boxes of these objects, as a share of the observation's size
         seed: seed of the bootstrap
@@ -206,7 +209,7 @@ def lost_effects(
     """
     edited = edit(agent, *edits)
     if at is not None and any(change.replacements is not None for change in edits):
-        raise OptionError(f'at={at!r}: to="resample" draws a row for each observation; use "zero" or "mean"')
+        raise OptionError(f'at={at!r}: to="resample" draws a row for each observation; use to="zero" or to="mean"')
     cells = [] if at is None else [_cells_of_types(agent, effects, change.layer, at, margin) for change in edits]
 
     def with_edits(rows: slice, observations: np.ndarray, state: State) -> Outputs:
@@ -242,7 +245,7 @@ def _compared(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return values (N, 2) and policies (N, 2, A), with and without the objects.
 
-    As for `object_effects`, the value of an agent with action values is the highest one, and its policy is greedy.
+    As in `object_effects`, the value of an agent with action values is the highest one, and its policy is greedy.
     """
     values, policies = [], []
     for start in range(0, len(effects), FRAMES):
@@ -262,7 +265,9 @@ def _chosen(effects: ObjectEffects | LostEffects, types: str | Collection[str]) 
     names = [types] if isinstance(types, str) else list(types)
     chosen = np.isin(effects.type, names)
     if not chosen.any():
-        raise OptionError(f"types={names!r}: effects were measured of {', '.join(np.unique(effects.type).tolist())}")
+        raise OptionError(
+            f"types={names!r} have no measured effects; available: {', '.join(np.unique(effects.type).tolist())}"
+        )
     return chosen
 
 

@@ -184,7 +184,7 @@ def write_atlas(files: PageFiles, subdirectory: str, atlas: Atlas, frames: np.nd
 
 
 def atlas_origins(atlas: Atlas, trajectory_frames: np.ndarray | None) -> list[tuple[int, int] | None]:
-    """Return the trajectory and frame of each cell's observation, or None for one that is from no trajectory."""
+    """Return the trajectory and frame of each cell's observation, or None if it is not from a trajectory."""
     if trajectory_frames is None:
         return [None] * len(atlas.indices)
     places = trajectory_frames[atlas.indices].tolist()
@@ -218,7 +218,7 @@ def effect_arrays(
 ) -> dict[str, np.ndarray]:
     """Return examples by effect on an output, and a histogram of the effect, as arrays of the chunk of examples.
 
-    `totals`, `peaks` and `firsts` are as for `frames_by_effect`.
+    See `frames_by_effect` for `totals`, `peaks` and `firsts`.
     """
     counts, limits = net_histogram(totals)
     arrays = {f"net.{output}": counts, f"net_limit.{output}": limits}

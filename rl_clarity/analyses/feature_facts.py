@@ -21,7 +21,7 @@ BATCH = 16
 
 
 def observation_episodes(subject: Subject) -> np.ndarray:
-    """Return the number of the episode that each of the M extra observations is from, (M,).
+    """Return the episode number (M,) of each of the M extra observations.
 
     Each observation of unknown origin counts as a separate episode.
     """

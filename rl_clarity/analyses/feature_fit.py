@@ -60,21 +60,21 @@ class LayerFeatures:
     starts: np.ndarray | None = None
     """Activations (n, h, w, c) at the baseline, if it depends on the observations that the reduction was fitted to."""
     next_feature: float = 0.0
-    """Increase of the covered share of the attribution if there were one more feature."""
+    """Increase in the covered share of the attribution with one more feature."""
     side_weights: tuple[float, float] = (1.0, 0.0)
     """Attribution per unit of activation above and below 0, relative to the larger of the two."""
     stability: np.ndarray | None = None
-    """Similarity (K,) of each component to its counterparts in fits with other seeds; not stored."""
+    """Similarity (K,) of each component to its counterparts in fits with different seeds; not stored."""
     errors: np.ndarray | None = None
     """Error (K,) at the positions where each feature is the strongest, on held-out observations if any; not stored."""
     matches: list[MatchedFeature | None] | None = None
     """For each feature (K), the same feature on the page of `features.match`, if there is one; not stored."""
 
     def baseline(self, name: str) -> Baseline:
-        """Return the baseline with a name, as a value for `integrated_gradients`.
+        """Return the baseline with the given name, in the form that `integrated_gradients` accepts.
 
-        A baseline that depends on the observations of the fit is returned as the stored activations, others as the
-        name.
+        A baseline that depends on the observations of the fit is returned as the stored activations, any other baseline
+        as its name.
         """
         return _baseline(name, self.starts)
 
@@ -196,7 +196,9 @@ def fit_reduction(
 
 
 def _stability(reduction: ChannelReduction, given: int, rows: np.ndarray, seed: int, method: str) -> np.ndarray:
-    """Return the similarity (K,) of components to those of fits with other seeds: 1 for the first `given`."""
+    """Return the similarity (K,) of components to those of fits with different seeds. The first `given` components are
+    not fitted and have similarity 1.
+    """
     if given == len(reduction.components):
         return np.ones(given)
     fitted = ChannelReduction(reduction.components[given:])
@@ -204,7 +206,7 @@ def _stability(reduction: ChannelReduction, given: int, rows: np.ndarray, seed: 
 
 
 def page_baseline(subject: Subject, layer: PageLayer, batch: int) -> Baseline:
-    """Return the baseline of a layer that the page's options name, as `fit_features` computes it."""
+    """Return the baseline that the page's options select for a layer, computed as in `fit_features`."""
     chosen, _ = divide_observations(subject.options_of(ReductionOptions), len(subject.observations.observations))
     return _baseline(subject.options_of(PathOptions).baseline, _starts(subject, layer, chosen, batch))
 

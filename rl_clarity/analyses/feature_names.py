@@ -27,13 +27,15 @@ class FeatureNameOptions:
         for layer, names in self.names.items():
             where = f"names[{layer!r}]"
             if not isinstance(names, Mapping):
-                raise OptionError(f"{where}={names!r} must be a dict of names by number, such as {{1: 'coin'}}")
+                raise OptionError(
+                    f"{where}={names!r} must be a dict that maps feature numbers to names, such as {{1: 'coin'}}"
+                )
             for number, name in names.items():
                 _check_name(f"{where}[{number!r}]", name)
         check_option(self, "names", all(isinstance(layer, str) for layer in self.names), _KEYS)
 
 
-_KEYS = "must have names of layers as keys, such as {'2b': {1: 'coin'}}"
+_KEYS = "must have layer names as keys, such as {'2b': {1: 'coin'}}"
 
 
 def check_feature_names(options: FeatureNameOptions, layers: Sequence[PageLayer]) -> None:
@@ -67,10 +69,10 @@ def _keys(layer: PageLayer) -> set[str]:
 
 def _check_name(where: str, name: object) -> None:
     if not isinstance(name, str) or not name.strip():
-        raise OptionError(f"{where}={name!r} must be a name, as text")
+        raise OptionError(f"{where}={name!r} must be a non-empty string")
     if len(name) > LONGEST_NAME:
         raise OptionError(
             f"{where}={name[:20] + '...'!r} has {len(name)} characters; at most {LONGEST_NAME} are allowed"
         )
     if any(unicodedata.category(one) in _CONTROL and one not in _JOINERS for one in name):
-        raise OptionError(f"{where}={name!r} has control characters; use letters, digits, spaces and punctuation")
+        raise OptionError(f"{where}={name!r} contains control characters; use letters, digits, spaces and punctuation")

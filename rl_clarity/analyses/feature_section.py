@@ -16,7 +16,7 @@ class ReductionErrors:
     """Errors of a channel reduction."""
 
     error: float
-    """Relative reconstruction error on observations that it was fitted to."""
+    """Relative reconstruction error on observations that the reduction was fitted to."""
     fitted_on: int
     """Number of these observations."""
     error_held_out: float | None
@@ -37,7 +37,8 @@ class FeatureStatistics:
     """Relative reconstruction error of attribution at the positions where the feature is the strongest, on held-out
     observations if there are any; null if the feature is never the strongest."""
     stability: float
-    """Mean cosine similarity of the component to its counterparts in two fits with other seeds and random starts."""
+    """Mean cosine similarity of the component to its counterparts in two fits with different seeds and random
+    starts."""
     twins: Sequence[int]
     """Features, counted from 0, that overlap with this one by at least half, in both directions."""
 
@@ -47,7 +48,7 @@ class CoveredAttribution:
     """The share of attribution that a layer's features cover."""
 
     next_feature: float
-    """Increase of the share if there were one more feature, for the first output, on held-out observations if any."""
+    """Increase in the share with one more feature, for the first output, on held-out observations if there are any."""
     coverage: Mapping[str, float | None] | None = None
     """By output, the features' share of the magnitudes of features and residual, over all positions and steps."""
 
@@ -79,7 +80,7 @@ class LayerFeaturesEntry:
     images: Mapping[str, Sequence[ExtraImageName]] | None = None
     """Images of dataset examples by `DENSITY x WIDTH`, one for each feature (K)."""
     optimized: Sequence[ImageName] | None = None
-    """For each feature (K), an image that maximizes it."""
+    """For each feature (K), an image that maximizes its activation."""
 
 
 @dataclass(frozen=True)
@@ -90,12 +91,12 @@ class AtlasEntry:
     images: Sequence[ImageName]
     columns: int
     per_image: int
-    """Number of cells of an image."""
+    """Number of cells per image."""
     height: int
     width: int
     indices: Sequence[int]
     origins: Sequence[tuple[int, int] | None]
-    """Trajectory and step that the observation is from; null if it is from no trajectory."""
+    """Trajectory and step of each observation; null if it is not from a trajectory."""
     episodes: Sequence[int] | None = None
     """Number of the episode that each observation is from."""
 

@@ -101,7 +101,7 @@ class FeatureImageOptions:
     images: bool = False
     """Also write images of the dataset examples."""
     optimized: bool = False
-    """Also create, for each feature, an image that maximizes it."""
+    """Also create, for each feature, an image that maximizes its activation."""
     features_subdir: str = hidden("features/")
     thumbnails_subdir: str = hidden("thumbnails/")
 
@@ -137,7 +137,9 @@ class ExampleOptions:
 
     def __post_init__(self) -> None:
         for name, offered, default in (("densities", self.densities, "density"), ("widths", self.widths, "width")):
-            check_option(self, name, bool(offered) and min(offered) > 0, "must be numbers above 0, at least one")
+            check_option(
+                self, name, bool(offered) and min(offered) > 0, "must have at least one number, and all must be above 0"
+            )
             chosen = getattr(self, default)
             check_option(self, default, chosen is None or chosen in offered, f"must be in {name}={offered}")
         check_subdirectories(self)
@@ -156,7 +158,9 @@ class FeaturesAnalysis(Analysis[FeatureOptions, FeaturesSection]):
         check_components(options, page_layers(agent, page))
         check_match(options, page_layers(agent, page))
         if options.optimized and is_vector(agent):
-            raise OptionError("features.optimized=True: features are visualized as images; the agent observes vectors")
+            raise OptionError(
+                "features.optimized=True: features are visualized as images, but the agent observes vectors"
+            )
         if options.optimized:
             require(agent, "gradient_of_direction", for_="features.optimized")
 
@@ -192,13 +196,13 @@ def feature_layers(subject: Subject) -> list[PageLayer]:
 
 
 def reduction_inputs(subject: Subject) -> list[object]:
-    """Return everything that decides the channel reduction, in addition to agent and samples, for cache keys."""
+    """Return everything that determines the channel reduction, in addition to agent and samples, for cache keys."""
     shared = {name: getattr(subject.options, name) for name in ("seed", "batch_size")}
     return [subject.decisive(ReductionOptions, PathOptions), shared, *choice_inputs(subject)]
 
 
 def layer_entry(subject: Subject, layer: PageLayer, results: Results) -> LayerFeaturesEntry:
-    """Return the entry of a layer in the section. Fields that are not computed yet are None."""
+    """Return the section's entry for a layer. Fields that are not computed yet are None."""
     layer = finished_layer(layer, results)
     options, examples, channels = subject.options_of(FeatureOptions), subject.options_of(ExampleOptions), layer.channels
     names = layer_feature_names(options, layer)
@@ -376,7 +380,7 @@ def _pack(features: LayerFeatures) -> bytes:
 def _reduced_activations(
     subject: Subject, layer: PageLayer, features: LayerFeatures, batch: int, report: Report
 ) -> Spool:
-    """Return the strengths (M, h, w) of each feature on the M extra observations, as a row of a spool."""
+    """Return a spool with a row for each feature: its strengths (M, h, w) on the M extra observations."""
     observations = subject.observations.observations
     reduced = Spool(len(observations), layer.shape[:2])
     parts = slices(len(observations), min(subject.options.batch_size, batch))
@@ -426,7 +430,7 @@ def write_grid_images(
 def write_optimized_images(
     subject: Subject, layer: PageLayer, reduction: ChannelReduction, steps: int = STEPS
 ) -> list[str]:
-    """Write, for each channel, an image that maximizes it. Return their names."""
+    """Write, for each channel, an image that maximizes its activation. Return the names of the images."""
     norms = np.linalg.norm(reduction.components, axis=1, keepdims=True)
     directions = reduction.components / np.maximum(norms, 1e-12)
     rng = np.random.default_rng(subject.options.seed)

@@ -17,7 +17,7 @@ from rl_clarity.pages.results import Results, open_results
 from rl_clarity.reduction import ChannelReduction
 from rl_clarity.reduction.matching import MatchedFeature, match_components, matched_order
 
-EXAMPLE = "numpy.savez(path, **{'2b': components}) writes it"
+EXAMPLE = "write it with numpy.savez(path, **{'2b': components})"
 
 
 @dataclass(frozen=True)
@@ -96,30 +96,32 @@ def _earlier(options: ReductionOptions, layer: PageLayer) -> np.ndarray | None:
 def check_match(options: ReductionOptions, layers: Sequence[PageLayer]) -> None:
     """Raise OptionError if the page of `features.match` does not fit the layers.
 
-    It has features of none of them, or of one with another number of channels.
+    The page must have features of at least one layer, and its layers must have the same numbers of channels.
     """
     known = [layer for layer in layers if not layer.is_input]
     found = {layer.name: _earlier(options, layer) for layer in known}
     if options.match is not None and all(components is None for components in found.values()):
         raise OptionError(
-            f"features.match={options.match!r} has no features of the layers {', '.join(found) or 'none'} of the page"
+            f"features.match={options.match!r} has no features for this page's layers: {', '.join(found) or 'none'}"
         )
     for layer in known:
         components = found[layer.name]
         if components is not None and components.shape[1] != layer.shape[-1]:
             raise OptionError(
-                f"features.match={options.match!r} is a page of another network: its layer {layer.name} has "
-                f"{components.shape[1]} channels, and here {layer.shape[-1]}"
+                f"features.match={options.match!r} is a page of a different network: its layer {layer.name} has "
+                f"{components.shape[1]} channels, but the agent's layer has {layer.shape[-1]}"
             )
 
 
 def check_components(options: ReductionOptions, layers: Sequence[PageLayer]) -> None:
-    """Raise OptionError if `features.components` has components of none of the layers, or some that do not fit."""
+    """Raise OptionError if `features.components` has no components for any of the layers, or components that do not
+    fit.
+    """
     arrays, known = read_components(options.components), [layer for layer in layers if not layer.is_input]
     if options.components is not None and not any(arrays.keys() & _names(layer) for layer in known):
         raise OptionError(
-            f"features.components={options.components!r} has features of {', '.join(arrays) or 'no layer'}; the layers "
-            f"of the page are {', '.join(layer.name for layer in known) or 'none'}"
+            f"features.components={options.components!r} has features of {', '.join(arrays) or 'no layer'}, but the "
+            f"layers of the page are {', '.join(layer.name for layer in known) or 'none'}"
         )
     for layer in known:
         for name in arrays.keys() & _names(layer):
@@ -141,15 +143,15 @@ def read_components(path: str | None, option: str = "features.components") -> di
         with np.load(contents, allow_pickle=False) as arrays:
             return {name: np.asarray(arrays[name]) for name in arrays.files}
     except (ValueError, OSError, AttributeError, zipfile.BadZipFile, EOFError) as error:
-        raise OptionError(f"{option}={path!r} is not an .npz file of numbers ({error}): {EXAMPLE}") from None
+        raise OptionError(f"{option}={path!r} is not an .npz file of numbers ({error}); {EXAMPLE}") from None
 
 
 def _check(where: str, array: np.ndarray, channels: int) -> None:
     if array.dtype.kind not in "fiu" or array.ndim != 2 or array.shape[1] != channels or not len(array):
-        raise OptionError(f"{where} has the shape {array.shape}; (K, {channels}) numbers are needed")
+        raise OptionError(f"{where} has the shape {array.shape}; a numeric array of shape (K, {channels}) is needed")
     if not (np.isfinite(array) & (array >= 0)).all():
         raise OptionError(
-            f"{where} must have no negative numbers, and be finite: numpy.maximum(directions.vectors, 0) keeps what an "
+            f"{where} must be finite and have no negative entries; numpy.maximum(directions.vectors, 0) keeps what an "
             "object adds"
         )
 

@@ -42,11 +42,11 @@ class LayersOptions:
     """Which layers are explained, and the name of the input."""
 
     name_contains_one_of: tuple[str, ...] | None = None
-    """Only layers whose name (`2b`, `block1`) or full name contains one of these."""
+    """Only layers whose name (`2b`, `block1`) or full name contains one of these strings."""
     op_is_one_of: tuple[str, ...] | None = None
-    """Only layers with these kinds of operation; in a network without ReLUs, `relu` stands for its other activation
-    functions. By default the layers through which every path passes: ReLUs, or in a residual network the outputs of the
-    residual blocks."""
+    """Only layers with these kinds of operation; in a network without ReLUs, `relu` selects its other activation
+    functions. By default, the layers through which every path passes: ReLUs, or in a residual network the outputs of
+    the residual blocks."""
     bottleneck_only: bool = True
     """Only layers such that every path to them from an earlier convolution passes through a bottleneck of the
     network."""
@@ -67,13 +67,14 @@ class ReductionOptions:
 
     reduction: str = "nmf"
     """How channels are reduced to features: by non-negative matrix factorization (`nmf`), by the most active channels
-    (`units`), or by a reduction of an installed package that has no negative components."""
+    (`units`), or by a reduction from an installed package, which must not have negative components."""
     components: str | None = None
-    """Components that come before the fitted ones and count in `count`: an .npz file with an array (K, channels)
-    without negative numbers for each layer's name, or the directory of a page of the same agent, for its features."""
+    """Components that come before the fitted components and are included in `count`: an .npz file with an array
+    (K, channels) without negative entries under each layer's name, or the directory of a page of the same agent, whose
+    features are used."""
     match: str | None = None
     """Directory of an earlier page: a fitted feature with a cosine similarity of at least 0.8 to one of its features
-    keeps the number, color and name that this feature has there. An alternative to `components`."""
+    keeps the number, color and name that this feature has there. Cannot be combined with `components`."""
     count: int | Literal["auto"] = 8
     """Number of features to which a layer is reduced; `auto` for the fewest, up to 16, that reach `coverage`."""
     coverage: float = 0.9
@@ -99,7 +100,7 @@ class ReductionOptions:
         if self.count != "auto":
             check_minimum(self, 1, "count")
         both = self.match is not None and self.components is not None
-        check_option(self, "match", not both, "is an alternative to features.components: give one of them")
+        check_option(self, "match", not both, "cannot be combined with features.components")
         check_option(self, "coverage", 0 < self.coverage <= 1, "must be above 0 and at most 1")
         check_option(self, "held_out", 0 <= self.held_out < 1, "must be from 0 to below 1")
 
@@ -111,11 +112,11 @@ class PathOptions:
     quadrature: str = DEFAULT_RULE
     """Quadrature rule of integrated gradients: `graded-midpoint`, `gauss-legendre`, `midpoint` or `riemann`."""
     baseline: str = AUTO
-    """What attribution is measured against: activations of 0 (`zero-layer`), those at an image of zeros
-    (`zero-input`) or at the blurred observation (`blur`, or `narrow-blur` for a third of its width), their mean over
-    the observations that the reduction is fitted to (`mean`), those at the median of these observations (`median`), or
-    those at some of them, one for each point of the path (`expected`). `auto` chooses the one of `blur`, `narrow-blur`,
-    `zero-input` and `mean` that predicts the measured effects of objects best, and `blur` where these are not known or
+    """What attribution is measured against: activations of 0 (`zero-layer`), those at an image of zeros (`zero-input`)
+    or at the blurred observation (`blur`, or `narrow-blur` for a third of its width), their mean over the observations
+    that the reduction is fitted to (`mean`), those at the median of these observations (`median`), or those at some of
+    them, one for each point on the path (`expected`). `auto` chooses the one of `blur`, `narrow-blur`, `zero-input` and
+    `mean` that predicts the measured effects of objects best, or `blur` if the effects are not known or the candidates
     do not differ clearly."""
     linear_prefix: bool = True
     """Compute the linear operations that follow a layer once, instead of at every point of the path. This is faster,
@@ -160,7 +161,7 @@ class PageLayer:
 def page_layers(agent: Agent, page: SubjectOptions) -> tuple[PageLayer, ...]:
     """Return the layers that a page with these options explains.
 
-    Raises OptionError if the options select no layer, and if the name of the input is also that of a layer.
+    Raises OptionError if the options select no layer, and if the name of the input is also the name of a layer.
     """
     options = find_part(page, LayersOptions) or LayersOptions()
     reduction = find_part(page, ReductionOptions) or ReductionOptions()
@@ -175,7 +176,9 @@ def page_layers(agent: Agent, page: SubjectOptions) -> tuple[PageLayer, ...]:
     names = [layer.name for layer in chosen]
     if options.input or is_vector(agent):
         if options.input_name in names:
-            raise OptionError(f"layers.input_name={options.input_name!r} is also the name of a layer: choose another")
+            raise OptionError(
+                f"layers.input_name={options.input_name!r} is also the name of a layer; choose a different name"
+            )
         names = [options.input_name, *names]
     page_slugs = dict(zip(names, slugs(names), strict=True))
     layers = []
@@ -210,7 +213,7 @@ def gradient_bytes(agent: Agent, shape: Sequence[int], scores: int) -> int:
 
 
 def parallel_tasks(agent: Agent, outputs: int) -> int:
-    """Return the number of tasks to run in parallel, each of which attributes a number of outputs.
+    """Return the number of tasks to run in parallel if each task attributes `outputs` outputs.
 
     It is one more than the number of threads that should call the agent, because one task prepares or writes. With
     several outputs, which take much memory, or with a single thread, it is the number of threads.

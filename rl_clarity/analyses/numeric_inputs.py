@@ -1,4 +1,6 @@
-"""The numbers that an agent observes, which a page shows as tracks: a vector, or the held inputs beside an image."""
+"""The numeric inputs of an agent, which a page shows as tracks: the entries of a vector, or the held inputs in addition
+to an image.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,11 @@ MOST_INPUTS = 64
 
 
 def input_names(agent: Agent, metadata: JsonObject) -> list[str]:
-    """Return the names of the numbers that an agent observes, at most 64.
+    """Return the names of an agent's numeric inputs, at most 64.
 
-    The inputs of a vector are named by `observation_names` of the metadata, or else numbered. Several numbers of one
-    held input are numbered, too. Raises OptionError if `observation_names` has another length.
+    The entries of a vector are named by `observation_names` in the metadata; by default, they are numbered. If a held
+    input has several entries, they are numbered, too. Raises OptionError if `observation_names` is not as long as the
+    vector.
     """
     names = vector_names(agent, metadata) if is_vector(agent) else []
     for name, shape in held_inputs(agent).items():
@@ -34,12 +37,12 @@ def vector_names(agent: Agent, metadata: JsonObject) -> list[str]:
     if names is None:
         return [f"input {number}" for number in range(1, size + 1)]
     if len(names) != size:
-        raise OptionError(f"observation_names has {len(names)} names; the agent observes {size} numbers")
+        raise OptionError(f"observation_names has {len(names)} names, but the agent observes vectors of length {size}")
     return [*map(str, names)]
 
 
 def input_values(agent: Agent, trajectories: Trajectories, trajectory: int) -> np.ndarray | None:
-    """Return the numbers (T, K) that an agent observed in a trajectory of T steps, in the order of `input_names`.
+    """Return the values (T, K) of an agent's numeric inputs in a trajectory of T steps, in the order of `input_names`.
 
     Return None for an agent that observes only images.
     """

@@ -14,7 +14,9 @@ from rl_clarity.pages.sections import Section, SectionData
 
 @dataclass(frozen=True)
 class Part:
-    """Analyses of one subject. `folder` is the directory of its files if the page has several agents, else empty."""
+    """Analyses of one subject. If the page has several agents, `folder` is the directory of the subject's files;
+    otherwise it is empty.
+    """
 
     subject: Subject
     analyses: Sequence[tuple[Analysis[Any, SectionData], Any]]
@@ -26,7 +28,9 @@ class Part:
         return [self._in_folder(task) for task in tasks] if self.folder else tasks
 
     def sections(self, results: Results, *, complete: bool) -> list[Section]:
-        """Return the sections, made from the facts of finished tasks. If the page is `complete`, all are finished."""
+        """Return the sections, made from the facts of finished tasks. If the page is `complete`, all tasks are
+        finished.
+        """
         own = OwnResults(results, self.folder) if self.folder else results
         place = {"agent": self.subject.info.id, "recording": self.recording, "folder": self.folder}
         sections = []

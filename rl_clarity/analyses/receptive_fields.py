@@ -1,4 +1,4 @@
-"""Measure receptive fields, the part of an observation on which a position of a layer depends, for any agent.
+"""Measure the receptive fields of any agent's layers: the part of an observation on which each position depends.
 
 The rows and columns of an observation are replaced by noise one at a time: activations that change depend on them. This
 needs neither gradients nor knowledge of the network. Not every dependence is visible for every image, so the

@@ -57,7 +57,7 @@ class SaliencyOptions:
     """Saliency methods: `perturbation`, `signed_perturbation`, `jacobian`, `smooth_gradients`,
     `input_integrated_gradients`, or those of installed packages. By default none."""
     every: int = 4
-    """Compute maps of every n-th frame of a trajectory: 1 for all frames."""
+    """Compute maps for every n-th frame of a trajectory: 1 for all frames."""
 
     registries: ClassVar[OptionRegistries] = {"methods": METHODS}
 
@@ -72,8 +72,8 @@ class MapOutput:
     """An output that has maps."""
 
     id: str
-    """`policy`, `value`, or `greedy`, the best action value, for an agent with action values. For such an agent,
-    `policy` stands for all action values. Signed maps of `policy` are those of the best action's logit or value."""
+    """`policy`, `value`, or, for an agent with action values, `greedy` (the best action value). For such an agent,
+    `policy` means all action values. Signed maps of `policy` explain the logit or value of the best action."""
     label: str
 
 
@@ -142,8 +142,8 @@ class SaliencyAnalysis(Analysis[SaliencyOptions, SaliencySection]):
     def check(self, agent: Agent, options: SaliencyOptions, page: SubjectOptions) -> None:
         if options.methods and is_vector(agent):
             raise OptionError(
-                f"saliency.methods={options.methods!r}: saliency maps need images, but the agent observes vectors: "
-                "pass no methods, (). rl_clarity.generate attributes outputs to each input (layer input)"
+                f"saliency.methods={options.methods!r}: saliency maps require images, but the agent observes vectors. "
+                "Use methods=(); rl_clarity.generate attributes outputs to each input (layer 'input')"
             )
 
     def tasks(self, subject: Subject, options: SaliencyOptions) -> Iterable[Task]:
@@ -363,7 +363,7 @@ def _peaks(maps: np.ndarray) -> np.ndarray:
 
 
 def method_entry(subject: Subject, name: str, results: Results) -> MethodEntry:
-    """Return the entry of a method in the section. Its scales are those of the finished maps."""
+    """Return the section's entry for a method, with the scales of the finished maps."""
     played = subject.trajectories
     count = len(played)
     parts = [range(len(segments(played.steps(trajectory)))) for trajectory in range(count)]

@@ -28,7 +28,7 @@ from rl_clarity.reduction.embedding import FITTED_ON, Method, embed, usable_perp
 STATE = "state"
 """The source of a map of recurrent states. Other sources are names of layers."""
 MOST_POINTS = 20_000
-"""Largest number of steps that a map shows. If there are more, evenly spaced ones are chosen."""
+"""Largest number of steps that a map shows. If there are more, evenly spaced steps are chosen."""
 MEASURED_POINTS = 500
 """Number of points that are embedded to measure the time."""
 LABELS = {
@@ -37,7 +37,7 @@ LABELS = {
     "time": "time in the episode",
     "episode": "episode",
     "reward": "reward",
-    "return_to_come": "return to come",
+    "return_to_come": "return-to-go",
     "advantage": "advantage",
     "training_step": "training step",
     "entropy": "entropy of the policy",
@@ -45,7 +45,7 @@ LABELS = {
     "return": "return of the episode",
     "rewarded": "rewarded episode",
     "length": "length of the episode",
-    "share": "share of the episode that is over",
+    "share": "elapsed share of the episode",
     "end": "end of the episode",
     "cluster": "cluster",
     "behaviour": "behaviour",
@@ -84,7 +84,7 @@ def check_methods(name: str, methods: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class MapEntry:
-    """A map that one embedding method made."""
+    """A map made by one embedding method."""
 
     source: str
     """`state` for the recurrent state, or the name of a layer."""
@@ -174,7 +174,8 @@ def _last_dense(agent: Agent, observations: np.ndarray, state: State) -> Site:
 def map_colors(played: Trajectories, advantages: np.ndarray | None, row: int = 0) -> dict[str, np.ndarray]:
     """Return named values (T,) by which the points of a trajectory can be colored.
 
-    `row` is the index of the trajectory in `played`. `advantages` (T,) are those of its steps, if they are known.
+    `row` is the index of the trajectory in `played`. `advantages` (T,) contains the advantages at its steps, if they
+    are known.
     """
     rewards = np.asarray(played.rewards[row], np.float64)
     firsts = np.asarray(played.firsts[row], bool)
@@ -201,7 +202,7 @@ def map_colors(played: Trajectories, advantages: np.ndarray | None, row: int = 0
 
 
 def color_entries(keys: Iterable[str], names: Mapping[str, Sequence[str]]) -> list[MapColor]:
-    """Return the entries of colors in the section. Colors whose values have names are categories."""
+    """Return the section's entries for colors. Colors whose values have names are categories."""
     present = set(keys)
     return [
         MapColor(key, label, "category" if key in names else "number", names.get(key))
@@ -213,7 +214,7 @@ def color_entries(keys: Iterable[str], names: Mapping[str, Sequence[str]]) -> li
 def map_arrays(positions: np.ndarray, colors: Mapping[str, np.ndarray], **places: np.ndarray) -> dict[str, np.ndarray]:
     """Return the arrays of a chunk of points (n, 2), as in docs/page-format.md.
 
-    `places` are further arrays (n,) that say which step a point is, such as `trajectory` and `frame`.
+    `places` are additional arrays (n,) that identify the step of each point, such as `trajectory` and `frame`.
     """
     arrays = dict(zip("xy", positions.T, strict=True)) | places
     arrays |= {f"color.{key}": colors[key] for key in LABELS if key in colors}
@@ -221,7 +222,7 @@ def map_arrays(positions: np.ndarray, colors: Mapping[str, np.ndarray], **places
 
 
 def map_entry(source: Source, method: str, chunk: str, perplexity: float, fitted_on: int) -> MapEntry:
-    """Return the entry of a map in the section."""
+    """Return the section's entry for a map."""
     known = perplexity if method == "tsne" else None
     return MapEntry(source.name, source.label, method, ChunkName(chunk), known, fitted_on)
 
@@ -229,9 +230,9 @@ def map_entry(source: Source, method: str, chunk: str, perplexity: float, fitted
 NOTE = Note(
     "Maps of states",
     "Read t-SNE with care (Wattenberg et al. 2016, “How to use t-SNE effectively”, distill.pub/2016/misread-tsne): it "
-    "shows which steps are neighbors. How large a group is, and how far it is from others, means little; the "
+    "shows which steps are neighbors. The size of a group and its distance from others mean little; the "
     "perplexity decides how many neighbors count, and with a small one even noise forms groups. Compare with principal "
-    "components before you believe in a group.",
+    "components before you trust a group.",
 )
 
 

@@ -1,4 +1,4 @@
-"""The analysis `trajectories`: frames, filmstrips, the numbers of every step, and bookmarks."""
+"""The analysis `trajectories`: frames, filmstrips, the values at every step, and bookmarks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class TrajectoryPageOptions:
     scrub_range: tuple[float, float] = (42 / 64, 44 / 64)
     """Part of each frame that the filmstrip shows, as fractions of the width."""
     images: bool = False
-    """Also write images of 64 frames each, to be viewed outside of the page, which does not need them."""
+    """Also write images of 64 frames each, to view outside of the page. The page itself does not need them."""
     trajectories_subdir: str = hidden("trajectories/")
     trajectories_scrub_subdir: str = hidden("trajectories_scrub/")
 
@@ -80,7 +80,7 @@ class AdvantageOptions:
 
 @dataclass(frozen=True)
 class Series:
-    """Numbers along a trajectory of T steps, with A actions and G groups of actions. Arrays without data are None."""
+    """Values along a trajectory of T steps, with A actions and G groups of actions. Arrays without data are None."""
 
     rewards: np.ndarray  # (T,)
     firsts: np.ndarray  # (T,) bool
@@ -102,7 +102,7 @@ class Scrub:
     height: int
     """Height of the frame, or less for large frames."""
     step_width: int
-    """Width in pixels of a step, which shows the part `filmstrip.scrub_range` of the frame."""
+    """Width of a step in pixels. A step shows the part `filmstrip.scrub_range` of its frame."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class Bookmarks:
 
 @dataclass(frozen=True)
 class TrajectoriesSection(SectionData):
-    """Frames and numbers along each trajectory."""
+    """Frames and values along each trajectory."""
 
     kind = "trajectories"
     title = "Trajectories"
@@ -173,12 +173,13 @@ class TrajectoriesSection(SectionData):
     bookmarks: Bookmarks | None = None
     """None if there are no advantages: for an agent without a value, and on pages of recordings."""
     inputs: Sequence[str] | None = None
-    """Names of the numbers that the agent observes, in the order of the array `inputs` of a series. The numbers are
-    those of a vector, or of a dictionary's entries beside the image. None for an agent that observes only images."""
+    """Names of the agent's numeric inputs, in the order of the array `inputs` of a series. They are the entries of a
+    vector, or of the parts of a dictionary observation other than the image. None for an agent that observes only
+    images."""
 
 
 class TrajectoriesAnalysis(Analysis[TrajectoryPageOptions, TrajectoriesSection]):
-    """Shows frames, numbers and bookmarks of each trajectory."""
+    """Shows frames, values and bookmarks of each trajectory."""
 
     kind = "trajectories"
     needs_all = False
@@ -232,7 +233,7 @@ def scrub_images(frame_size: tuple[int, int], scrub_range: tuple[float, float]) 
 
 
 def discounts(subject: Subject) -> tuple[float, float]:
-    """Return gamma and lambda for advantages from the options, else from metadata, else the defaults."""
+    """Return gamma and lambda for advantages: from the options, otherwise from the metadata, otherwise the defaults."""
     options, (gamma, lam) = subject.options_of(AdvantageOptions), recorded_discounts(subject.metadata)
     return (
         gamma if options.gamma is None else float(options.gamma),
@@ -290,7 +291,7 @@ def write_trajectory(
 def compute_series(
     played: Trajectories, trajectory: int, advantages: np.ndarray | None, groups: Sequence[Sequence[int]]
 ) -> Series:
-    """Return the numbers along a trajectory. For action values, the probabilities are those of the greedy policy."""
+    """Return the series of a trajectory. For action values, the probabilities are those of the greedy policy."""
     actions = played.actions[trajectory]
     logits = probabilities = sums = None
     if played.policy_logits is not None:
@@ -323,7 +324,7 @@ SERIES_TYPES = {
 
 
 def series_arrays(series: Series) -> dict[str, np.ndarray | bytes]:
-    """Return the numbers along a trajectory as arrays of the chunk."""
+    """Return a series as the arrays of its chunk."""
     arrays = {name: getattr(series, name) for name in SERIES_TYPES}
     return {name: array.astype(SERIES_TYPES[name]) for name, array in arrays.items() if array is not None}
 

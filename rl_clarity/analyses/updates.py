@@ -39,7 +39,7 @@ class UpdatedCheckpoint:
     step: float | None
     """Number of training steps; null if it is unknown."""
     shown: ChunkName
-    """Chunk of its outputs and maps for the observations, as for a checkpoint in the section `training`."""
+    """Chunk of its outputs and maps for the observations, like the chunks of checkpoints in the section `training`."""
     changes: Mapping[str, float]
     """Mean changes over the observations, by name of the array in the section's chunk `changes`; empty for the first
     checkpoint."""
@@ -55,7 +55,7 @@ class UpdatesSection(SectionData):
     """What `step` counts: `steps` or `frames`."""
     steps: Sequence[int]
     """(n,) The observations on which checkpoints are compared: steps of the reference trajectory of the section
-    `training`, or on a page of recordings indices of the images in `frames`."""
+    `training` or, on a page of recordings, indices of the images in `frames`."""
     checkpoints: Sequence[UpdatedCheckpoint]
     """At least two, in the order of training."""
     changes: ChunkName
@@ -64,13 +64,14 @@ class UpdatesSection(SectionData):
     method: MethodDescription | None
     """The saliency method of the maps; null without maps."""
     frames: Sequence[ChunkName] | None = None
-    """Chunks of the images of the observations, 64 in each; null on pages of a training."""
+    """Chunks of the images of the observations, 64 in each; null on pages about a training run."""
 
 
 class UpdatesAnalysis(Analysis[NoOptions, UpdatesSection]):
-    """Compares each checkpoint of a training with the one before it, on the reference trajectory of `TrainingAnalysis`.
+    """Compares each checkpoint of a training run with the previous one, on the reference trajectory of
+    `TrainingAnalysis`.
 
-    It only reads the chunks that `TrainingAnalysis` has written.
+    This analysis only reads the chunks that `TrainingAnalysis` has written.
     """
 
     kind = "updates"
@@ -106,10 +107,10 @@ class UpdatesAnalysis(Analysis[NoOptions, UpdatesSection]):
 NOTES = (
     Note(
         "What an update changed",
-        "Two checkpoints that follow each other get the same observations. The change of the policy is the "
+        "Two consecutive checkpoints get the same observations. The change of the policy is the "
         "Jensen-Shannon divergence of their policies (Lin 1991), in nats: 0 for equal policies, at most ln 2 = 0.69. "
-        "The change of the value is the size of its difference. The change of a map is the sum, over its cells, of the "
-        "sizes of the differences, in units of the total saliency. A bar is the mean over the observations.",
+        "The change of the value is the absolute difference. The change of a map is the sum of the absolute "
+        "differences of its cells, in units of the total saliency. A bar is the mean over the observations.",
     ),
 )
 
@@ -120,7 +121,7 @@ def changes_between(
     """Return how the outputs and maps of a checkpoint differ from those of the one before it, as arrays (n,) by name.
 
     Args:
-        before: outputs and maps of the checkpoint before (arrays of a chunk `shown` of the section `training`)
+        before: outputs and maps of the previous checkpoint (arrays of a chunk `shown` of the section `training`)
         after: the same arrays of the checkpoint
         frames: (n,) steps that are compared; all of them have maps if there are maps
     """

@@ -1,4 +1,4 @@
-"""The analysis `what_if`: the network of a page's agent in ONNX, which the panel What if computes in the browser."""
+"""The analysis `what_if`: the network of a page's agent in ONNX, which the panel What if evaluates in the browser."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ NETWORK, RUNTIME = ChunkName("what_if/network.js"), ChunkName("what_if/runtime.j
 PANEL = "what_if"
 NOTE = Note(
     "What if",
-    "The agent's network is beside the page in ONNX, and onnxruntime-web computes it in the browser. It must first "
-    "compute the outputs that the page stores.",
+    "The agent's network is stored beside the page in ONNX, and onnxruntime-web computes it in the browser. The panel "
+    "opens only if the network reproduces the outputs that the page stores.",
 )
 
 
@@ -59,8 +59,8 @@ class WhatIfAnalysis(Analysis[NoOptions, WhatIfSection]):
     kind = PANEL
 
     def check(self, agent: Agent, options: NoOptions, page: SubjectOptions) -> None:
-        """Raise OptionError for an agent whose network is edited or that observes numbers beside the image, and
-        DependencyError if a package or onnxruntime-web is missing.
+        """Raise OptionError for an agent whose network is edited or that has numeric inputs in addition to the image,
+        and DependencyError if a package or onnxruntime-web is missing.
         """
         check_export(agent)
         check_runtime()
@@ -68,7 +68,7 @@ class WhatIfAnalysis(Analysis[NoOptions, WhatIfSection]):
     def tasks(self, subject: Subject, options: NoOptions) -> Iterable[Task]:
         problem = hidden_observations(asdict(subject.info.observation), subject.agent)
         if problem:
-            raise OptionError(f"live=True needs a page that shows what its agent observed, but {problem}")
+            raise OptionError(f"live=True requires a page that shows what its agent observed, but {problem}")
         yield self.task(subject, self.task_name("network"), partial(_write_network, subject))
         yield self.task(subject, self.task_name("runtime"), partial(_write_runtime, subject), VERSION)
 

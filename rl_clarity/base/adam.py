@@ -36,7 +36,7 @@ class Adam:
         self._steps = 0
 
     def step(self, gradient: np.ndarray) -> np.ndarray:
-        """Update the moments, and return the step of the parameters. Subtract it for gradient descent, and add it for
+        """Update the moments, and return the change of the parameters. Subtract it for gradient descent, or add it for
         gradient ascent.
         """
         self._steps += 1

@@ -6,14 +6,14 @@ FAILED, INTERRUPTED, TERMINATED = 1, 130, 143
 """Exit codes of commands. The last two are those that a shell reports for a signal: 128 plus the number of the
 signal."""
 MAX_LENGTH = 2000
-"""Largest number of characters of a message. The middle of longer messages is omitted."""
+"""Maximum number of characters in a message. The middle of longer messages is omitted."""
 
 
 class ClarityError(ValueError):
-    """Base class of errors that concern the user's input rather than a defect of the program.
+    """Base class of errors that the user can resolve, unlike defects of the program.
 
-    The message is a single line, made `printable` because it may contain parts of a file. `script` is shown unchanged
-    below it.
+    The message is a single line. It is passed through `printable`, because it may contain parts of a file. `script` is
+    shown unchanged below it.
     """
 
     def __init__(self, message: str, script: str = "") -> None:
@@ -37,7 +37,7 @@ class CheckpointError(ClarityError):
 
 
 class OtherNetworkError(CheckpointError):
-    """Raised for a file whose tensors are not those of the network that would be built."""
+    """Raised for a file whose tensors do not match the network that would be built."""
 
 
 class EnvironmentSetupError(ClarityError):
@@ -78,10 +78,11 @@ def exit_code(error: BaseException) -> int:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return one line that describes why the work on an item failed. It is shown with the item, and the work on other
-    items continues.
+    """Return a line that says why processing an item failed, for display with the item. The other items are still
+    processed.
 
-    The line contains the type of an error that is not a `ClarityError`, because it may be a defect of the program.
+    For errors other than `ClarityError` and OSError, which may be defects of the program, the line contains the type of
+    the error.
     """
     if isinstance(error, ClarityError):
         return error.message
@@ -93,8 +94,8 @@ def describe_error(error: BaseException) -> str:
 def printable(text: str, keep: str = "") -> str:
     """Escape the characters that a terminal does not show unchanged, except those in `keep`.
 
-    These are line breaks, which could fake a line of output, other control characters, which could clear the screen,
-    changes of the direction of text, and lone surrogates.
+    This concerns line breaks (which could fake a line of output), other control characters (which could clear the
+    screen), characters that change the text direction, and lone surrogates.
     """
     return "".join(
         char if char.isprintable() or char in keep else char.encode("unicode_escape").decode("ascii") for char in text

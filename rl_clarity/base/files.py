@@ -23,7 +23,7 @@ byte."""
 
 
 def local_path(place: str) -> Path | None:
-    """Return the path of a local file from a path or a URL `file://...`, or None for other URLs."""
+    """Return the path of a local file that is specified as a path or a `file://` URL, or None for any other URL."""
     if place.startswith("file://"):
         return Path(url2pathname(urlsplit(place).path))
     return None if "://" in place else Path(place)
@@ -64,10 +64,11 @@ def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> None:
 def write_output(path: Path, data: bytes, *, overwrite: bool = False) -> None:
     """Write a file to a path that the user passed, in an existing folder. Writing the same content again is allowed.
 
-    Raises OutputError if another file exists and `overwrite` is false, or if it cannot be written.
+    Raises OutputError if a file with different content exists and `overwrite` is false, or if the file cannot be
+    written.
     """
     if not path.parent.is_dir():
-        raise OutputError(f"cannot write {path}: there is no folder {path.parent}")
+        raise OutputError(f"cannot write {path}: the folder {path.parent} does not exist")
     try:
         if os.path.lexists(path) and not overwrite:
             if path.is_file() and path.read_bytes() == data:
@@ -86,7 +87,7 @@ def final_path(unfinished: Path) -> Path:
 def create_folder(folder: Path) -> None:
     """Create a folder and its parents, if they do not exist.
 
-    Raises OSError, with the name of the file or dangling link, if one exists in the place of a folder.
+    Raises OSError if a file or a dangling link exists where a folder is needed. The message contains its name.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -106,7 +107,7 @@ def open_regular(path: str | Path, mode: str, buffering: int = -1) -> Any:
     def opener(name: str, flags: int) -> int:
         writes = flags & (os.O_WRONLY | os.O_RDWR)
         if writes and Path(path).is_symlink():
-            raise OSError(errno.ELOOP, f"{path} is a link: nothing is written through links", name)
+            raise OSError(errno.ELOOP, f"{path} is a link, and files are not written through links", name)
         only = getattr(os, "O_NOFOLLOW", 0) if writes else 0
         descriptor = os.open(name, flags | only | getattr(os, "O_NONBLOCK", 0), 0o666)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -138,7 +139,7 @@ def lock_file(path: Path) -> TextIO:
 
 
 def _lock(file: TextIO) -> None:
-    """Lock an open file. Raises BlockingIOError if another process has locked it, OSError if it cannot be locked."""
+    """Lock an open file. Raises BlockingIOError if another process has locked it, and OSError if locking fails."""
     try:
         import fcntl
     except ImportError:  # Windows

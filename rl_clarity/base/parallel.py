@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from rl_clarity.base.progress import Report
 
 STOP_SECONDS = 2.0
-"""Longest time, in seconds, to wait after an error or an interrupt until running tasks stop at their next report."""
+"""Longest time, in seconds, to wait after an error or an interrupt for running tasks to stop at their next report."""
 
 
 class SharedProgress:
-    """Reports which share of all tasks is done. Tasks that are listed before a started task count as done, because
+    """Reports the share of all tasks that is done. Tasks that are listed before a started task count as done, because
     other ranks may run them.
     """
 
@@ -49,7 +49,7 @@ class StoppedError(Exception):
 
 
 def run_in_threads(run: Callable[[int], None], count: int, threads: int, progress: SharedProgress) -> None:
-    """Call `run` for the indices below `count` in at most `threads` threads. The first error stops all threads.
+    """Call `run` for each index below `count`, in at most `threads` threads. The first error stops all threads.
 
     After an error or an interrupt, wait at most `STOP_SECONDS` for the other threads. Threads whose tasks report
     nothing in this time continue in the background, and end at their next report.

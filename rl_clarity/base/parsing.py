@@ -23,8 +23,8 @@ from rl_clarity.base.renamed import current_option
 Options = TypeVar("Options")
 Function = TypeVar("Function", bound=Callable[..., Any])
 AGENT = (
-    "instead of a TensorFlow graph and the names of its outputs, pass an agent: rl_clarity.load_agent(checkpoint), or "
-    "a KerasAgent or TorchAgent of your network"
+    "instead of a TensorFlow graph and the names of its outputs, pass an agent, such as "
+    "rl_clarity.load_agent(checkpoint), or a KerasAgent or TorchAgent of your network"
 )
 REPLACED = dict.fromkeys(("model_bytes", "policy_logits_name", "value_function_name"), AGENT)
 """Advice for options of understanding-rl-vision that were replaced."""
@@ -44,10 +44,11 @@ def parse(
     where: str = "",
     base: Options | None = None,
 ) -> Options:
-    """Convert keyword arguments to options. Options that are not in `values` get those of `base`, or their defaults if
-    it is None. `where` is a prefix of option names in error messages.
+    """Convert keyword arguments to options. Options that are missing from `values` are taken from `base`, or get their
+    defaults if `base` is None. `where` is the prefix of option names in error messages.
 
-    Raises OptionError for an unknown key, with the most similar known key, and for a value of the wrong type.
+    Raises OptionError for an unknown key (with the most similar known key as a suggestion), and for a value of the
+    wrong type.
     """
     if isinstance(values, kind):
         return values
@@ -88,7 +89,7 @@ class Hidden:
 
 
 def visible_fields(kind: Any) -> list[dataclasses.Field[Any]]:
-    """Return the fields that users may set, of a class of options or of an instance of it."""
+    """Return the fields that users may set. `kind` is a class of options, or an instance of one."""
     return [field for field in dataclasses.fields(kind) if not field.metadata.get("hidden")]
 
 
@@ -112,7 +113,9 @@ def find_part(options: object, kind: type[Options]) -> Options | None:
 
 @contextlib.contextmanager
 def qualified(kind: Any, where: str) -> Iterator[None]:
-    """Prefix `where` to the messages of OptionErrors in the block that begin with the name of a field of the class."""
+    """If an OptionError is raised in the block, and its message begins with the name of a field of the class `kind`,
+    put `where` in front of the message.
+    """
     try:
         yield
     except OptionError as error:
@@ -132,7 +135,7 @@ def check_arguments(function: Function) -> Function:
     """Wrap a function so that an argument that contradicts its type hint raises OptionError with the argument's name
     and value.
 
-    Only hints of numbers, strings, paths, arrays, classes and containers of these are checked.
+    Only type hints for numbers, strings, paths, arrays, classes and containers of these are checked.
     """
     signature = inspect.signature(function)
     hints: dict[str, Any] = {}
@@ -185,7 +188,7 @@ def _mismatch(value: Any, hint: Any) -> str | None:
             return "a sequence"
         items = value if isinstance(value, Sequence) else ()  # other iterables may be exhausted by iterating
         problem = next(filter(None, (_mismatch(item, argument) for item in items for argument in arguments)), None)
-        return problem and f"a sequence, each item of which is {problem}"
+        return problem and f"a sequence in which each item is {problem}"
     if (origin or hint) in _TYPES:
         accepts, description = _TYPES[origin or hint]
         return None if accepts(value) else description
@@ -229,12 +232,12 @@ def path_text(value: Any, name: str) -> str:
     except TypeError:
         raise OptionError(f"{name}={value!r} must be a path") from None
     if not isinstance(text, str) or "\0" in text:
-        raise OptionError(f"{name}={value!r} must be a path, as text")
+        raise OptionError(f"{name}={value!r} must be a path that is a string without null characters")
     return text
 
 
 def check_minimum(options: Any, minimum: float, *names: str) -> None:
-    """Raise OptionError for options that are below a minimum, or integers above LARGEST. None is allowed."""
+    """Raise OptionError for options that are below the minimum, and for integers above LARGEST. Options may be None."""
     for name in names:
         value = getattr(options, name)
         check_option(options, name, value is None or value >= minimum, f"must be at least {minimum}")
@@ -242,7 +245,7 @@ def check_minimum(options: Any, minimum: float, *names: str) -> None:
 
 
 def check_option(options: Any, name: str, valid: bool, requirement: str) -> None:
-    """Raise OptionError with the option's name and value unless it is valid."""
+    """Raise OptionError with the option's name and value, unless `valid` is true."""
     if not valid:
         raise OptionError(f"{name}={getattr(options, name)!r} {requirement}")
 
@@ -290,7 +293,7 @@ def _convert(value: Any, hint: Any, name: str) -> Any:
     if origin is Mapping and not isinstance(value, Mapping):
         raise OptionError(f"{name}={value!r} must be a dict")
     if origin is Callable and not callable(value):
-        raise OptionError(f"{name}: {value!r} must be a function")
+        raise OptionError(f"{name}={value!r} must be a function")
     if hint is bool:
         if not isinstance(value, bool):
             raise OptionError(f"{name}={value!r} must be True or False")

@@ -39,7 +39,9 @@ def counted(report: Report) -> Callable[[int, int], None]:
 
 
 def subrange(report: Report, start: float, end: float) -> Report:
-    """Return a report function for a part of the work, which starts and ends at these fractions of the whole work."""
+    """Return a report function for a part of the work. The part begins at the fraction `start` of the whole work, and
+    ends at the fraction `end`.
+    """
     return lambda fraction: report(start + (end - start) * fraction)
 
 

@@ -1,4 +1,4 @@
-"""Import Keras on a backend that is installed, without the notices that TensorFlow writes to the terminal."""
+"""Import Keras with an installed backend, without the notices that TensorFlow writes to the terminal."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from rl_clarity.base.errors import DependencyError
 from rl_clarity.base.threads import limit_heaps
 
 BACKENDS = ("tensorflow", "jax", "torch")
-"""Backends of Keras, which are named like their packages, in the order of preference."""
+"""Backends of Keras, in order of preference. Each has the same name as its package."""
 ADDRESS_SPACE = {"tensorflow": 2.5e9, "jax": 1.6e9, "torch": 1.6e9}
 """Bytes of address space that a process needs with each backend and a small network."""
 REPORTING = frozenset({"ale_py", "triton"})
-"""Packages that report objects that still exist when the process exits as leaks."""
+"""Packages that report a leak for each object that still exists when the process exits."""
 
 
 def keras_backend() -> str:
-    """Return the name of the backend on which Keras runs: KERAS_BACKEND if it is set, else the first installed one of
-    `BACKENDS`.
+    """Return the name of the backend that Keras uses, or would use if it were imported: KERAS_BACKEND if it is set, and
+    otherwise the first of `BACKENDS` that is installed.
 
-    Raises DependencyError, with the command that installs them, if Keras or its backend is missing.
+    Raises DependencyError, with an installation command, if Keras or its backend is missing.
     """
     if "keras" in sys.modules:
         return str(sys.modules["keras"].backend.backend())
@@ -133,7 +133,9 @@ def _install(extra: str) -> str:
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Suppress what the block, including C libraries, writes to standard error, unless an error occurs."""
+    """Suppress everything that the block (including C libraries) writes to standard error, unless an exception is
+    raised.
+    """
     sys.stderr.flush()
     try:
         terminal = os.dup(2)

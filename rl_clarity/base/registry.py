@@ -46,7 +46,7 @@ class Registry(Generic[T]):
         self._registered: dict[str, str | T] = {}
         self._loaded: dict[str, T] = {}
         self._broken: set[str] = set()
-        """Names of entries whose failure `find` has already reported."""
+        """Names of entries about which `find` has already warned."""
 
     def register(self, name: str, value: str | T) -> None:
         """Add or replace an entry. `value` is the object, or `module:attribute`."""
@@ -79,12 +79,12 @@ class Registry(Generic[T]):
             return self.get(name)
         except self._error as error:
             self._broken.add(name)
-            warnings.warn(f"{error}; it is left out", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"{error}; this entry is skipped", RuntimeWarning, stacklevel=2)
             return None
 
     def check(self, option: str, names: Iterable[str]) -> None:
-        """Raise the registry's error if one of the names in the value of an option is not the name of an entry. Nothing
-        is imported.
+        """Raise the registry's error if an option's value `names` contains a name that is not registered. Nothing is
+        imported.
         """
         for name in names:
             if name not in self:
@@ -162,8 +162,8 @@ of these entries."""
 
 
 def option_sources(options: object) -> dict[str, str]:
-    """Return hashes, for cache keys, of the source code of the entries that options name, unless they are built-in, and
-    of the files that options name (those in `input_files` of their class).
+    """Return hashes, for cache keys, of the source code and files to which options refer: the source code of registry
+    entries that are not built-in, and the files named by the options that `input_files` of their class lists.
 
     If an option that names entries is None, it stands for all entries. Raises the registry's error for an entry that
     cannot be loaded, and OptionError for a file that cannot be read.
@@ -193,7 +193,7 @@ def read_input(option: str, path: str) -> bytes:
 
 
 def source_hash(value: Any) -> str:
-    """Return the hash of a function or another object, including its source code; see `Registry.source`."""
+    """Return the hash of a function or any other object, including its source code; see `Registry.source`."""
     digest = hashlib.sha256()
     for part in _parts(value, {}):
         digest.update(part.encode("utf-8", "backslashreplace") + b"\0")

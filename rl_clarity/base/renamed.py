@@ -36,7 +36,9 @@ class RenamedAttribute:
 
 
 def renamed_arguments(**names: str) -> Callable[[Function], Function]:
-    """Decorate a function so that it accepts keyword arguments by their old names: `old="new"`."""
+    """Decorate a function so that it also accepts keyword arguments under their old names, which are passed as
+    `old="new"`.
+    """
 
     def decorate(function: Function) -> Function:
         @functools.wraps(function)
@@ -52,7 +54,7 @@ def renamed_arguments(**names: str) -> Callable[[Function], Function]:
 
 
 RENAMED_OPTIONS: Mapping[str, str] = {"film_interval": "clip_interval"}
-"""New names of options by their old names. Their meanings are the same."""
+"""New names of renamed options, by old name. Their meanings have not changed."""
 
 
 def current_option(name: str, known: Collection[str]) -> str:

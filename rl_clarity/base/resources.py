@@ -8,7 +8,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
 PREFIX = "models:"
-"""Prefix of names of included agents, which are accepted instead of paths."""
+"""Prefix of the names of included agents, such as `models:coinrun`."""
 SAMPLES_FOLDER = "rl-clarity"
 """Folder beside a checkpoint in which samples of the agent are saved."""
 

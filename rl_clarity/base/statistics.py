@@ -14,14 +14,14 @@ RESAMPLES, RESAMPLES_OF_PAIRS = 2_000, 20_000
 LEVEL = 0.05
 """Confidence intervals contain the true value with a probability of 1 - LEVEL."""
 POWER = 0.8
-"""Probability with which a test finds a true difference of the size that `detectable` returns."""
+"""Probability with which a test detects a true difference of the size that `detectable` returns."""
 BLOCK = 1000
 """Number of resamples that are drawn at once."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean with its bootstrap confidence interval of the level 1 - LEVEL."""
+    """A mean with its bootstrap confidence interval at the confidence level 1 - LEVEL."""
 
     mean: float
     low: float
@@ -62,7 +62,7 @@ class Comparison:
     adjusted_p: np.ndarray  # (M,): p-values, corrected for M tests
 
     def __getitem__(self, index: int) -> MeasuredDifference:
-        """Return the comparison of one measure as plain numbers."""
+        """Return the comparison for a single measure, as Python numbers."""
         before, after = float(self.before[index]), float(self.after[index])
         return MeasuredDifference(
             unedited=before,
@@ -76,11 +76,11 @@ class Comparison:
 
 
 def detectable(interval: tuple[float, float], corrected: tuple[float, float] | None = None) -> float | None:
-    """Return the smallest true difference that a test finds with the probability POWER.
+    """Return the smallest true difference that a test detects with probability POWER.
 
-    `interval` is the confidence interval of the difference, of the level 1 - LEVEL. `corrected` is the interval on
-    which the test is based, by default the same. The result is None if the interval has no width because no two
-    episodes differed, so that nothing is known about their spread.
+    `interval` is the confidence interval of the difference at the confidence level 1 - LEVEL. `corrected` is the
+    interval on which the test is based, by default `interval`. The result is None if the interval has zero width: then
+    no two episodes differed, and their spread is unknown.
     """
     half, whole = ((high - low) / 2 for low, high in (interval, corrected or interval))
     normal = NormalDist()
@@ -92,7 +92,7 @@ def _pair(interval: np.ndarray) -> tuple[float, float]:
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
-    """Return the probabilities (..., A) that belong to logits (..., A)."""
+    """Return the probabilities (..., A) for logits (..., A)."""
     weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
     probabilities: np.ndarray = weights / weights.sum(axis=-1, keepdims=True)
     return probabilities
@@ -153,8 +153,8 @@ def compare(before: np.ndarray, after: np.ndarray, seed: int = 0, *, tests: int 
     is not below LEVEL: if only few pairs differ, p can have only few values, and the test may find nothing although the
     interval excludes 0. Each of the `corrected_intervals` has the level 1 - LEVEL / `tests` (Bonferroni), by default
     with M tests. The p-values are those of a two-sided sign-flip permutation test of the mean difference, with as many
-    random flips as resamples, and the adjusted p-values are those of Holm for the M tests. All measures share the same
-    resamples, so that resampling is a product of matrices.
+    random flips as resamples, and the adjusted p-values are corrected for the M tests by Holm's method. All measures
+    share the same resamples, so that resampling is a matrix product.
     """
     differences = after.astype(np.float64) - before
     pairs, measures = differences.shape

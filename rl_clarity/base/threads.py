@@ -62,8 +62,7 @@ def prefetch(work: Callable[[Item], Result], items: Iterable[Item], workers: int
 
 
 def limit_heaps() -> None:
-    """Limit the number of heaps that threads share to the number of cores, if the C library is glibc, which has
-    several.
+    """Limit the number of heaps (arenas) that threads share to the number of cores, if the C library is glibc.
 
     By default there are up to eight heaps per core. Each heap keeps memory that its threads freed, in total about a
     twentieth of a job's memory. The limit applies to threads that start later. The environment variable

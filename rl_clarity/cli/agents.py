@@ -1,4 +1,4 @@
-"""Commands about one agent: training, evaluation, and checkpoints."""
+"""Commands for a single agent: training, evaluation, and checkpoints."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Inspect(CheckpointCommand):
 
 @dataclass(frozen=True, kw_only=True)
 class Convert(CheckpointCommand):
-    """Convert a checkpoint of any supported format to safetensors, with its metadata, or its network to ONNX."""
+    """Convert a checkpoint of any supported format, with its metadata, to safetensors, or its network to ONNX."""
 
     file: FilePath
     """File to write, such as agent.safetensors or network.onnx."""
@@ -87,11 +87,12 @@ class Edit(CheckpointCommand):
     layer: str
     """Name of the layer, such as 2b."""
     feature: tuple[int, ...] = ()
-    """Numbers of the features to remove, as on the page of --page. Without --page, they are fitted as by `run`."""
+    """Numbers of the features to remove, as on the page that --page names. Without --page, features are fitted as `run`
+    does by default."""
     page: str | None = None
-    """Directory of a page of the agent with these features. By default, the agent plays, and features are fitted."""
+    """Directory of a page of this agent with these features. By default, the agent plays to fit features."""
     unit: tuple[int, ...] = ()
-    """Channels of the layer to remove, counted from 0. They need no page."""
+    """Channels of the layer to remove, counted from 0. No page is needed."""
     strength: float = 1
     """Fraction of the features or units to remove, from 0 to 1."""
     everything_but: Switch = False

@@ -42,7 +42,7 @@ RENAMED = {
     "--lambda-": "--lambda",
     "--greedy": "--deterministic",
 }
-"""Present names of options, by old and alternative names that are still accepted."""
+"""Current names of options, by old and alternative names that are still accepted."""
 
 COMMANDS: dict[str, type[Command]] = {
     kind.__name__.lower(): kind
@@ -71,7 +71,7 @@ def parse_arguments(arguments: Sequence[str]) -> Command:
 
 @functools.cache
 def _command_class(name: str, *, short: bool = False, original: bool = False) -> type[Command]:
-    """Return the class to which a command's arguments are parsed. With `short`, advanced options are hidden."""
+    """Return the class into which a command's arguments are parsed. With `short`, advanced options are hidden."""
     default = None
     if original:
         options = translate(ORIGINAL, InterfaceOptions)
@@ -84,7 +84,7 @@ def _command_class(name: str, *, short: bool = False, original: bool = False) ->
 
 
 def _renamed(word: str, command: type[Command]) -> str:
-    """Return an argument in which an old or alternative name of an option is replaced by the present name."""
+    """Return an argument in which an old or alternative name of an option is replaced by the current name."""
     option, equals, value = word.partition("=")
     option = RENAMED.get(option, option)
     if option.startswith("--") and "options" in command.__dataclass_fields__:
@@ -108,7 +108,7 @@ def _parse(name: str, arguments: Sequence[str]) -> Command:
         with redirect_stderr(io.StringIO()), TYPES:
             command: Command = tyro.cli(kind, **options)
     except SystemExit as stopped:
-        # Errors of our option classes are below the parser's own errors, which name its internals.
+        # The parser wraps the errors of our option classes in its own errors, which mention its internals.
         error: BaseException | None = stopped
         while error is not None and not isinstance(error, ClarityError):
             error = error.__context__

@@ -73,7 +73,7 @@ class CheckpointCommand(Command):
     """Outputs that the agent must reproduce: an .npz file with observations, and logits, values or q_values."""
 
     def overrides(self) -> dict[str, Any]:
-        """Return the metadata that override the checkpoint's. Raises OptionError if they name two environments."""
+        """Return the metadata that override the checkpoint's. Raises OptionError if two environments are named."""
         return override_name(typed(self.metadata), self.env_name)
 
     def check_outputs(self) -> None:
@@ -90,28 +90,28 @@ class PlayingCommand(CheckpointCommand):
     directions: str | None = None
     """Directory that `rl-clarity states` wrote. It contains the directions to exchange."""
     swap_directions_from: tuple[int, ...] = ()
-    """Numbers of the directions of the recurrent state to exchange or collapse during play, counted from 1: 10 5."""
+    """Numbers of the directions of the recurrent state to exchange or collapse during play, from 1, such as 10 5."""
     swap_directions_to: Annotated[tuple[int | None, ...], tyro.conf.arg(metavar="[INT|None ...]")] = ()
-    """For each of these directions, the direction to exchange it with, or None to set it to its mean: 12 None."""
+    """For each of these directions, the direction to exchange it with, or None to set it to its mean, as in 12 None."""
     swap_directions_on: Literal["state", "increment"] = "state"
     """Whether to change the state itself, or the increment that each step adds to it."""
 
     def swaps(self, count: int | None = None) -> dict[int, int | None]:
-        """Return the direction, or None, that each direction is exchanged with, counted from 0.
+        """Return the direction that each direction is exchanged with, or None for its mean. Both are counted from 0.
 
-        Raises OptionError for options that cannot be combined, and for numbers below 1 or, if `count` is given, above
-        this number of directions.
+        Raises OptionError if the options cannot be combined, if a number is below 1 or, with `count`, if it exceeds the
+        number of directions `count`.
         """
         sources, targets = self.swap_directions_from, self.swap_directions_to
         if len(sources) != len(targets) or bool(sources) != (self.directions is not None):
             raise OptionError(
                 f"--directions {self.directions}, --swap-directions-from {' '.join(map(str, sources))} and "
-                f"--swap-directions-to {' '.join(map(str, targets))} belong together, with as many directions in both"
+                f"--swap-directions-to {' '.join(map(str, targets))} belong together, with one target per direction"
             )
         return numbered_swaps(sources, targets, count)
 
     def player(self) -> Any:
-        """Return the checkpoint or, if directions are to be exchanged, its agent with this edit."""
+        """Return the checkpoint or, if directions are to be exchanged, its agent with this exchange applied."""
         if not self.swaps() or self.directions is None:
             return self.checkpoint
         states = rl_clarity.load_states(self.directions)

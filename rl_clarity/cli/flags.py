@@ -62,7 +62,7 @@ def as_flags(
 ) -> type:
     """Return a subclass of a command, or of its options, with the fields that the command line parses.
 
-    Its defaults are the values of the instance `default`, if there is one. With `short`, options that only
+    If `default` is an instance of the class, its values become the defaults. With `short`, options that only
     `--help-all` shows are omitted. For a group of options, `where` is the prefix of their names, such as `features.`,
     and `command` is the class of the command.
     """
@@ -71,7 +71,7 @@ def as_flags(
         name, hint, value = where + one.name, hints[one.name], _default(one, default)
         part, extra = (get_args(hint)[0], get_args(hint)[1:]) if get_origin(hint) is Annotated else (hint, ())
         if _is_left_out(one, name, command, short):
-            # tyro caches types by value, and takes False of one Any for 0 of another.
+            # tyro caches types by equality, and would confuse an Any with default False with an Any with default 0.
             kept: Any = part if part in (bool, int) else Any
             hint = tyro.conf.SuppressFixed[tyro.conf.Fixed[kept]]  # type: ignore[misc]
         elif name in TYPES_OF_OPTIONS and command is not None:

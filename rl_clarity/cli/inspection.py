@@ -29,11 +29,11 @@ from rl_clarity.formats.native import check_output
 from rl_clarity.recordings.layout import DONE, TIME_LIMIT
 from rl_clarity.recordings.recording import Recording
 
-PAGE = "give --page to use those of a page, with its numbers and names"
+PAGE = "give --page to use the features of a page, with its numbers and names"
 
 
 def inspect_checkpoint(path: Path, metadata: Mapping[str, Any]) -> Result:
-    """Describe format, parameters and metadata of a checkpoint and, if its framework is installed, its network.
+    """Describe the format, parameters and metadata of a checkpoint and, if its framework is installed, its network.
 
     `metadata` overrides the metadata in the file.
     """
@@ -111,7 +111,7 @@ def describe_recording(recording: Recording) -> Result:
     ]
     options = (recording.metadata.get("environment") or {}).get("options") or {}
     if options.get("episodic_life"):
-        lines.append("episodes end with each life (episodic_life); returns are those of lives, not of whole games")
+        lines.append("episodes end with each life (episodic_life); returns are for single lives, not whole games")
     lines += [f"episode {number} is left out: {problem}" for number, problem in damaged.items()]
     if returns:
         lines.append(f"mean return {np.mean(returns):.2f} over {len(returns):,} complete episodes")
@@ -133,9 +133,9 @@ def _shown(key: str, value: Any) -> str:
 
 
 def convert_checkpoint(path: Path, out_path: Path, metadata: Mapping[str, Any], *, overwrite: bool = False) -> Result:
-    """Convert a checkpoint to safetensors or ONNX, by the suffix of `out_path`, and describe it.
+    """Convert a checkpoint to safetensors or ONNX, depending on the suffix of `out_path`, and describe it.
 
-    A note is added if the metadata name no environment, or one that is not known.
+    A note is added if the metadata name no environment, or an unknown one.
     """
     checkpoint = formats.convert(path, out_path, overwrite=overwrite, **metadata)
     summary = {
@@ -167,12 +167,12 @@ def edit_checkpoint(
 ) -> Result:
     """Remove features (counted from 1) or units (counted from 0) of a layer from a checkpoint's weights.
 
-    Features are those of `page` or, without a page, are fitted as `run` does by default. Raises OptionError unless
-    either features or units are given, for numbers that the layer does not have, for features without a page if the
-    agent cannot play, and for edits that `edit` or `save` rejects.
+    Features are those of `page`. Without a page, they are fitted as `run` does by default. Raises OptionError if both
+    or neither of features and units are given, for numbers that the layer does not have, for features without a page
+    if the agent cannot play, and for edits that `edit` or `save` rejects.
     """
     if bool(features) == bool(units):
-        raise OptionError("give what to remove: either --feature NUMBER, with or without --page, or --unit NUMBER")
+        raise OptionError("specify what to remove: either --feature NUMBER (with or without --page) or --unit NUMBER")
     check_output(out_path, overwrite=overwrite)
     options: dict[str, Any] = {"strength": strength, "everything_but": everything_but}
     agent: Any = formats.load_agent(path, **metadata)
@@ -189,7 +189,7 @@ def edit_checkpoint(
         fitted = f"\nfeatures were fitted as run does by default, in {time.monotonic() - begin:.0f} s; {PAGE}"
     edited = edit(agent, Ablate(layer, **options))
     edited.save(out_path, overwrite=overwrite)
-    text = edited.edits[0].describe() if edited.edits else "nothing, the strength is 0"
+    text = edited.edits[0].describe() if edited.edits else "nothing, because the strength is 0"
     numbers = [f"{number} ({names[number]})" if number in names else str(number) for number in features or units]
     name = f"{'feature' if features else 'unit'}{'s' * (len(numbers) > 1)} {', '.join(numbers)}"
     change = f"{'only' if everything_but else 'without'} {name} of layer {layer}"
@@ -200,8 +200,8 @@ def edit_checkpoint(
 def _fit(path: Path, agent: Agent, metadata: Mapping[str, Any], layer: str, features: Sequence[int]) -> np.ndarray:
     """Return the components (K, c) of K features in c channels that `run` fits by default.
 
-    Raises OptionError if the agent cannot play and, before it plays, for feature numbers that exceed the layer's number
-    of channels.
+    Raises OptionError if the agent cannot play, or (before it plays) if a feature number exceeds the layer's number of
+    channels.
     """
     _components(np.empty((layer_with_features(agent, layer).channels, 0)), layer, features)
     print(
@@ -212,15 +212,17 @@ def _fit(path: Path, agent: Agent, metadata: Mapping[str, Any], layer: str, feat
         return fit_as_run(path, agent, layer, metadata).components
     except (EnvironmentSetupError, DependencyError) as error:
         raise OptionError(
-            f"--feature needs --page DIRECTORY, or give --unit: the agent cannot play ({error})"
+            f"--feature needs --page DIRECTORY, because the agent cannot play ({error}); or use --unit instead"
         ) from error
 
 
 def _components(components: np.ndarray, layer: str, features: Sequence[int]) -> np.ndarray:
-    """Return the components (n, c) of n features, counted from 1, of a layer with the components (K, c)."""
+    """Return the components (n, c) of n features, with numbers from 1, out of a layer's components (K, c)."""
     for number in features:
         if not 1 <= number <= len(components):
-            raise OptionError(f"--feature {number} must be from 1 to {len(components)}, the features of layer {layer}")
+            raise OptionError(
+                f"--feature {number} must be from 1 to {len(components)}, the number of features of layer {layer}"
+            )
     return components[[number - 1 for number in features]]
 
 

@@ -46,7 +46,7 @@ def _converted(word: str, kind: type[Any]) -> Any:
 
 
 def _word_list(metavar: str, parse_words: Callable[[list[str]], Any]) -> tuple[Any, ...]:
-    """Return the annotations of an option that takes any number of arguments and parses them to a mapping."""
+    """Return the annotations of an option that takes any number of arguments and parses them into a mapping."""
     spec = tyro.constructors.PrimitiveConstructorSpec(
         nargs="*",
         metavar=metavar,

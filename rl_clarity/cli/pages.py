@@ -42,13 +42,13 @@ class Run(CheckpointCommand):
     recording: str | None = None
     """Explain the episodes of this recording, or Minari dataset, instead of new ones."""
     other_agent: Switch = False
-    """Accept a recording that another agent played. By default, it is rejected if the agent's outputs differ."""
+    """Accept a recording of another agent. By default, it is rejected if its outputs differ from this agent's."""
     live: Switch = False
     """Also write the network to a file beside the page, so that the "What if" panel works without a server."""
     dry_run: Switch = False
     """Only print a forecast of time, memory and disk space. Nothing is written."""
     force: Switch = False
-    """Replace a page in the directory."""
+    """Replace an existing page in the directory."""
     original: Switch = False
     """Use the defaults of understanding-rl-vision where they differ from those of rl-clarity (slower)."""
 
@@ -85,7 +85,7 @@ class Compare(Command):
     log_columns: tuple[str, str] | None = None
     """Names of the log's columns with the training steps and with the mean return."""
     steps_per_number: float | None = None
-    """Training steps for each unit of the number in a file's name, if the files do not contain their training step."""
+    """Training steps per unit of the number in a file's name, for files that do not contain their training step."""
     env_name: str | None = None
     """Name of the environment. By default, the one named in the checkpoints."""
     metadata: Metadata = field(default_factory=dict)
@@ -94,11 +94,11 @@ class Compare(Command):
     dry_run: Switch = False
     """Only print a forecast of time, memory and disk space. Nothing is written."""
     force: Switch = False
-    """Replace a page in the directory."""
+    """Replace an existing page in the directory."""
 
     def execute(self) -> Result:
         if len(self.paths) < 2:
-            raise OptionError(f"arguments {self.paths!r}: name checkpoints and, last, the directory of the page")
+            raise OptionError(f"arguments {self.paths!r}: give checkpoints, followed by the directory of the page")
         *checkpoints, output_dir = self.paths
         result: Any = rl_clarity.compare(
             checkpoints,
@@ -130,11 +130,11 @@ class Memory(CheckpointCommand):
     recording: str | None = None
     """Explain the episodes of this recording with states (rl-clarity record), instead of new ones."""
     other_agent: Switch = False
-    """Accept a recording that another agent played. By default, it is rejected if the agent's outputs differ."""
+    """Accept a recording of another agent. By default, it is rejected if its outputs differ from this agent's."""
     dry_run: Switch = False
     """Only print a forecast of time, memory and disk space. Nothing is written."""
     force: Switch = False
-    """Replace a page in the directory."""
+    """Replace an existing page in the directory."""
 
     def execute(self) -> Result:
         self.check_outputs()
@@ -154,8 +154,8 @@ class Memory(CheckpointCommand):
 @dataclass(frozen=True, kw_only=True)
 class Ablate(CheckpointCommand):
     """Let an agent play the same levels with and without each feature of a layer, and compare returns, episode lengths,
-    causes of the episodes' ends, and actions. Writes a page with the comparison. Repeat an interrupted command to
-    resume it.
+    the causes of episode ends, and actions. Writes a page with the comparison. Repeat an interrupted command to resume
+    it.
     """
 
     resumable = True
@@ -167,13 +167,13 @@ class Ablate(CheckpointCommand):
     episodes: int = 400
     """Number of episodes with each feature ablated, and without ablation."""
     page: str | None = None
-    """Directory of a page of the agent. Its features are used, with their numbers and names. By default, features are
-    fitted."""
+    """Directory of a page of the agent. The page's features are used, with their numbers and names. By default,
+    features are fitted."""
     trajectories: TrajectoriesOptions = field(default_factory=TrajectoriesOptions)
     observations: ObservationsOptions = field(default_factory=ObservationsOptions)
     options: Annotated[InterfaceOptions, tyro.conf.arg(name="")] = field(default_factory=InterfaceOptions)
     force: Switch = False
-    """Replace a page in the directory."""
+    """Replace an existing page in the directory."""
 
     def execute(self) -> Result:
         report = rl_clarity.ablate(
@@ -193,9 +193,9 @@ class Ablate(CheckpointCommand):
 
 @dataclass(frozen=True, kw_only=True)
 class Check(CheckpointCommand):
-    """Check saliency methods on an agent: do their maps depend on its weights, and do they show what its outputs depend
-    on? Prints the answers, and writes a page with the answers, example maps and a report as JSON. Repeat an interrupted
-    command to resume it.
+    """Check saliency methods on an agent: do the maps depend on the agent's weights, and do they show what its outputs
+    depend on? Prints the answers, and writes a page with the answers, example maps and a report as JSON. Repeat an
+    interrupted command to resume it.
     """
 
     resumable = True
@@ -211,18 +211,18 @@ class Check(CheckpointCommand):
     output: str = "policy"
     """Explained output: policy (all logits or action values), value, or greedy (the largest logit or action value)."""
     page: str | None = None
-    """Directory of a page of the agent. Its features are checked, too, and attribution uses its baseline."""
+    """Directory of a page of the agent, whose features are also checked. Attribution uses the page's baseline."""
     load: LoadOptions = field(default_factory=LoadOptions)
     trajectories: TrajectoriesOptions = CHECKED_TRAJECTORIES
     options: Annotated[CheckOptions, tyro.conf.arg(name="")] = field(default_factory=CheckOptions)
     recording: str | None = None
     """Check frames of this recording, or Minari dataset, instead of new ones."""
     other_agent: Switch = False
-    """Accept a recording that another agent played. By default, it is rejected if the agent's outputs differ."""
+    """Accept a recording of another agent. By default, it is rejected if its outputs differ from this agent's."""
     dry_run: Switch = False
     """Only print a forecast of time, memory and disk space. Nothing is written."""
     force: Switch = False
-    """Replace a page in the directory."""
+    """Replace an existing page in the directory."""
 
     def execute(self) -> Result:
         result: Any = rl_clarity.check(
@@ -247,9 +247,9 @@ class Check(CheckpointCommand):
 
 @dataclass(frozen=True, kw_only=True)
 class Debug(CheckpointCommand):
-    """Find out why an agent fails and what it pursues, as statements that were tested by experiments. Prints them, and
-    writes a page that shows the evidence for each, and findings/findings.json. Repeat an interrupted command to resume
-    it.
+    """Find out why an agent fails and which goals it pursues. Each finding is a statement that was tested by
+    experiments. Prints the findings, and writes findings/findings.json and a page that shows the evidence. Repeat an
+    interrupted command to resume it.
     """
 
     resumable = True
@@ -259,14 +259,14 @@ class Debug(CheckpointCommand):
     expect: str | None = None
     """File findings.json of an earlier page. The exit code is 1 unless exactly these findings are found again."""
     page: str | None = None
-    """Directory of a page of the agent. Failed episodes are also continued with each of its features ablated."""
+    """Directory of a page of the agent. Failed episodes are also continued with each of the page's features ablated."""
     load: LoadOptions = field(default_factory=LoadOptions)
     trajectories: TrajectoriesOptions = DEBUGGED_TRAJECTORIES
     options: Annotated[DebugOptions, tyro.conf.arg(name="")] = field(default_factory=DebugOptions)
     dry_run: Switch = False
     """Only print a forecast of time, memory and disk space. Nothing is written."""
     force: Switch = False
-    """Replace a page in the directory."""
+    """Replace an existing page in the directory."""
 
     def execute(self) -> Result:
         result: Any = rl_clarity.debug(
@@ -289,14 +289,14 @@ class Debug(CheckpointCommand):
 @dataclass(frozen=True, kw_only=True)
 class Demo(Command):
     """Write a small page: explain an included agent, compare the checkpoints of an included series, or explain what an
-    included agent remembers. It takes a minute for an agent, several minutes for its memory, and up to 20 minutes on
-    two cores for the checkpoints, each of which plays 60 games.
+    included agent remembers. This takes a minute for an agent, several minutes for an agent's memory, and up to 20
+    minutes on two cores for the checkpoints, each of which plays 60 games.
     """
 
     output_dir: Path = Path("out/demo")
     """Directory of the page."""
     page: Literal["agent", "training", "memory"] = "agent"
-    """Kind of page: of an agent, of the checkpoints of a training run, or of a recurrent agent's memory."""
+    """Subject of the page: an agent, the checkpoints of a training run, or a recurrent agent's memory."""
 
     def execute(self) -> Result:
         from rl_clarity.commands.demo import demo

@@ -24,11 +24,11 @@ class ExplainFlags(ExplainOptions):
     analyses: Analyses = field(default_factory=dict)
     """Further analyses of each episode, by name, and their options, such as: smoothgrad smoothgrad.samples=4."""
     refit: Switch = False
-    """Fit the state maps again, to all episodes. By default, new episodes are added to the existing map, whose points
+    """Fit the state maps again, to all episodes. By default, new episodes are added to the existing maps, whose points
     stay where they are."""
     other_agent: Switch = False
-    """Explain episodes that another agent played. By default, an episode is rejected if the agent's outputs at its
-    first step differ from the recorded ones."""
+    """Explain episodes even if another agent played them. By default, an episode is rejected if the agent's outputs at
+    the episode's first step differ from the recorded ones."""
     watch: Switch = False
     """Keep explaining new episodes as they appear, newest first and at low priority, until interrupted (Ctrl-C)."""
     follow_links: Switch = False
@@ -37,8 +37,8 @@ class ExplainFlags(ExplainOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Record(PlayingCommand):
-    """Let the agent in a checkpoint play, and record its episodes. They end as in training: with episodic_life, each
-    life of an Atari game is an episode, whereas `evaluate` counts whole games.
+    """Let the agent in a checkpoint play, and record its episodes. Episodes end as in training: with episodic_life,
+    each life of an Atari game is an episode, whereas `evaluate` counts whole games.
     """
 
     directory: DirectoryPath
@@ -67,7 +67,7 @@ class Explain(Command):
     """Recording, or log directory. In a log directory, all recordings are explained, also those in subdirectories."""
     agent: str | None = None
     """Checkpoint or included agent (models:coinrun) with which all episodes are explained. Or MODULE:FUNCTION, your own
-    function that loads an agent from the path of a recorded checkpoint. It is imported and run."""
+    function that loads an agent from the path of a recorded checkpoint. The function is imported and run."""
     options: Annotated[ExplainFlags, tyro.conf.arg(name="")] = field(default_factory=ExplainFlags)
 
     def execute(self) -> Result:
@@ -133,9 +133,9 @@ class Probe(CheckpointCommand):
     recording: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RECORDING")]
     """Recording of the agent's play, made by rl-clarity record (with --info for labels of the environment)."""
     labels: tuple[str, ...] = ()
-    """Labels: action, reward, return, and names of recorded info; NAME@1 at the first step, NAME+4 four steps later,
-    NAME-4 four steps before. By default all recorded info, now and at the first step, and the next action and reward.
-    """
+    """Labels to decode: action, reward, return, and names of recorded info. NAME@1 is the value at the first step,
+    NAME+4 four steps later, NAME-4 four steps earlier. By default, all recorded info at the current and the first step,
+    and the next action and reward."""
     use: bool = True
     """Also measure whether the agent uses the decoded information."""
     play: int = 0
@@ -166,7 +166,7 @@ class Simulate(CheckpointCommand):
     """Directory for simulator.safetensors, quality.json, logs and clips (in `clips/`)."""
     options: Annotated[FitOptions, tyro.conf.arg(name="")] = field(default_factory=FitOptions)
     check_recording: str | None = None
-    """Recording of other episodes on which the quality is measured; by default, the recording used for training."""
+    """A separate recording on which the quality is measured; by default, the recording used for training."""
     force: Switch = False
     """Start again if training cannot be resumed, and replace an existing simulator."""
 
@@ -192,7 +192,7 @@ class Publish(Command):
     output_dir: DirectoryPath
     """Directory of the page."""
     episodes: tuple[str, ...] = ()
-    """Numbers of the episodes to publish from all runs, or RUN~NUMBER for one run; by default the newest 8 of each."""
+    """Numbers of the episodes to publish from all runs, or RUN~NUMBER for one run; the newest 8 per run by default."""
     title: str | None = None
     """Title of the page; the names of the runs by default."""
     single_file: Switch = False
@@ -200,7 +200,7 @@ class Publish(Command):
     follow_links: Switch = False
     """Publish runs that symbolic links in the log directory point to, if the owner of the directory owns the links."""
     force: Switch = False
-    """Replace a page in the directory."""
+    """Replace an existing page in the directory."""
 
     def execute(self) -> Result:
         from rl_clarity.viewer.publishing import publish

@@ -35,7 +35,7 @@ class Serving(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Serve(Serving):
-    """Serve the recordings of log directories while they are written, as in the tab of TensorBoard. Or serve a finished
+    """Serve the recordings in log directories while they are written, like the tab in TensorBoard. Or serve a finished
     page with its agent, so that its "What if" panel can change observations and features. Ctrl-C stops the server.
     """
 
@@ -54,7 +54,7 @@ class Serve(Serving):
         pages = [place for place in self.logdir if is_page(place)]
         if pages:
             if len(self.logdir) > 1:
-                raise OptionError(f"{pages[0]} is a page, which must be served alone: name no other directories")
+                raise OptionError(f"{pages[0]} is a page, which must be served alone: remove the other directories")
             return self.serve_page(pages[0], started)
         if self.checkpoint is not None:
             raise OptionError(f"--checkpoint applies only to a page, and {', '.join(self.logdir)} is not a page")

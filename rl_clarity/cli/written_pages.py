@@ -35,9 +35,9 @@ class Export(Command):
     frames: str | None = None
     """Range of frames (100:180), or one frame (120); all by default."""
     layer: str | None = None
-    """Name of the layer; the first by default."""
+    """Name of the layer; the page's first layer by default."""
     output: str | None = None
-    """Explained output: value, action-3, group-0, greedy; the page's first by default."""
+    """Explained output, such as value, action-3, group-0 or greedy; the page's first output by default."""
     directions: tuple[Direction, ...] = ("pos", "neg")
     """Images beside the observation: of positive attribution (pos), negative (neg), or both together (abs)."""
     channel: str = "prin"
@@ -92,15 +92,17 @@ class Verify(Command):
             if any(one.problem is None for one in recordings):
                 return _verify_recordings(recordings, repair=self.repair)
         if self.repair:
-            raise OptionError(f"--repair is for recordings, and {self.page} is none; repeat the run that wrote a page")
+            raise OptionError(
+                f"--repair is for recordings, and {self.page} is not one; to repair a page, repeat the run that made it"
+            )
         result = verify(self.page)
         problems = list(result.problems())
         lines = [f"{kind}: {printable(name)}" for kind, name in problems]
         if problems:
-            repair = "the rl-clarity run that created the page, repeated with --force, writes its files again"
+            repair = "to restore its files, repeat the rl-clarity run that created it, with --force"
             lines.append(f"{len(problems)} problems with a page of {result.files} files; {repair}")
         else:
-            lines.append(f"The page's {result.files} files are as they were written")
+            lines.append(f"All {result.files} files of the page are unchanged")
         return Result({**asdict(result), "problems": len(problems)}, "\n".join(lines), FAILED if problems else 0)
 
 
@@ -111,7 +113,7 @@ def _verify_recordings(found: Sequence[FoundRecording], *, repair: bool) -> Resu
     results = [check(one.location) for one in found if one.problem is None]
     unread = {one.location: one.problem for one in found if one.problem is not None}
     damaged = unread or [one for one in results if not one.is_intact]
-    lines = [*map(str, results), *(f"{location} is not read: {problem}" for location, problem in unread.items())]
+    lines = [*map(str, results), *(f"{location} was not read: {problem}" for location, problem in unread.items())]
     text = "\n".join(printable(line, keep="\n") for line in lines)
     return Result({"recordings": [asdict(one) for one in results], "unread": unread}, text, FAILED if damaged else 0)
 
@@ -137,18 +139,18 @@ class Gallery(Command):
 
 
 def _frames(text: str | None, count: int) -> range | None:
-    """Parse FIRST:LAST or a single number, counted from 1, to a range of steps counted from 0."""
+    """Parse FIRST:LAST or a single number, counted from 1, into a range of steps counted from 0."""
     if text is None:
         return None
     first, colon, last = text.partition(":")
     numbers = [int(part) for part in (first, last if colon else first) if part.isdecimal()]
     if len(numbers) != 2 or not 1 <= numbers[0] <= numbers[1] <= count:
-        raise OptionError(f"--frames {text} must be a range of frames from 1 to {count}, such as 10:20, or one of them")
+        raise OptionError(f"--frames {text} must be a range of frames from 1 to {count}, such as 10:20 or 5")
     return range(numbers[0] - 1, numbers[1])
 
 
 def _channel(text: str, layer: Mapping[str, Any]) -> str | int:
-    """Parse the number of a channel, counted from 1, to its index. The words prin, all and res are kept."""
+    """Convert the number of a channel, counted from 1, to its index. Return the words prin, all and res unchanged."""
     if text in ("prin", "all", "res"):
         return text
     count = layer["channels"]

@@ -34,7 +34,7 @@ class AblationReport:
     - `layer`, `feature` (counted from 1) and `twins`, the features that were ablated with it
     - `invisible`: in rows without an ablation, the type of objects that were removed from the agent's observations;
       None in other rows
-    - `episodes`: number of pairs, fewer than planned if play stopped early because the change of the return was clear
+    - `episodes`: number of pairs, fewer than planned if play stopped early because the change in return was clear
     - `attribution`: mean attribution of the value to the feature
     - `ablation`: mean change of the value when the feature is ablated
     - `return_difference` with its `interval` (95 %, paired bootstrap) and `adjusted_p` (Holm, for all tests of the
@@ -76,9 +76,7 @@ class AblationReport:
                 f"({low:+.2f} to {high:+.2f}), p {row['adjusted_p']:.2g}; {ends}"
             )
         if self.features_of is None:
-            lines.append(
-                "features were fitted for this page: give page= (--page) to use features and numbers of another page"
-            )
+            lines.append("features were fitted for this page: give page= (--page) to use those of an existing page")
         else:
             lines.append(f"features, numbers and names are those of the page {self.features_of}")
         return "\n".join(lines)
@@ -126,7 +124,9 @@ def ablate(
     options = translate({**options, "seed": seed}, InterfaceOptions)
     behavior = options.setdefault("behavior", {})
     if behavior.get("episodes"):  # 0 is the default of the class of these options
-        raise OptionError(f"behavior.episodes={behavior['episodes']} is the argument episodes here: leave it out")
+        raise OptionError(
+            f"behavior.episodes={behavior['episodes']} cannot be set here: use the argument episodes instead"
+        )
     behavior["episodes"] = episodes
     if layer is not None:
         layers = options.setdefault("layers", {})
@@ -152,7 +152,7 @@ def _take_features(options: dict[str, Any], page: str, layer: str | None) -> Non
     """Change `options` so that features and their names are taken from the page in the directory `page`."""
     features = options.setdefault("features", {})
     if features.get("components") is not None:
-        raise OptionError(f"page={page!r} and features.components={features['components']!r}: give one of them")
+        raise OptionError(f"page={page!r} and features.components={features['components']!r} cannot both be given")
     taken = page_features(page, layer)
     features.update(
         components=page,
@@ -162,7 +162,7 @@ def _take_features(options: dict[str, Any], page: str, layer: str | None) -> Non
 
 
 def _explain(agent: Agent, output_dir: str | os.PathLike[str], options: Mapping[str, Any]) -> Page:
-    """Let an agent that is given as an object play to collect samples, and return the page that explains it."""
+    """Let an agent object play to collect samples, and return the page that explains the agent."""
     sizes = {name: options.get(name) for name in ("trajectories", "observations")}
     options = {name: value for name, value in options.items() if name not in sizes}
     played = parse(TrajectoriesOptions, sizes["trajectories"], "trajectories.")

@@ -34,7 +34,7 @@ class CheckReport(SanityReport):
 
     page: Page
     features_of: str | None = None
-    """The page whose features were checked, too, or None."""
+    """The page whose features were also checked, or None."""
 
     def __str__(self) -> str:
         text = super().__str__()
@@ -80,8 +80,8 @@ def check(
 ) -> CheckReport | Forecast:
     """Check saliency methods: do maps depend on the agent's weights, and do they show what its outputs depend on?
 
-    Writes a page with example maps and with the checks, which `sanity_checks` explains. Repeat an interrupted call to
-    resume it. Under mpiexec, the ranks share the work.
+    Write a page with example maps and the results of the checks, which `sanity_checks` explains. Repeat an interrupted
+    call to resume it. Under mpiexec, the ranks share the work.
 
     Args:
         checkpoint: as for `run`
@@ -90,7 +90,7 @@ def check(
             and, with a page, "features LAYER"; by default all methods, on every layer
         frames: number of frames on which methods are checked, spread over the trajectories
         output: explained output: "policy", "value" or "greedy"
-        page: directory of a page of the same agent, whose features are checked, too: "features LAYER" is the
+        page: directory of a page of the same agent, whose features are also checked: "features LAYER" is the
             attribution to the features of a layer, without the residual. Attribution then uses the page's baseline
         dry_run: only forecast time, memory and disk space, and return the forecast; nothing is written
         load: as for `run`

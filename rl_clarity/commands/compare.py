@@ -76,9 +76,9 @@ def compare(
     """Compare the checkpoints of a training run: how the agent's behavior and saliency maps change while it learns.
 
     Each checkpoint plays games with the same seeds, which are recorded in `.rl-clarity/recordings/` of the page and
-    reused by later calls, and further games for its mean return. The page shows the game with the median return.
-    Saliency maps are computed for this game and for a reference game, by default that of the last checkpoint, whose
-    observations are shown to every checkpoint.
+    reused by later calls. Further games are played to estimate its mean return. The page shows the game with the median
+    return. Saliency maps are computed for this game and for a reference game (by default, that of the last checkpoint),
+    whose observations are shown to every checkpoint.
 
     Args:
         checkpoints: files, folders of them, glob patterns such as `runs/coinrun/checkpoint-*.jd`, addresses, or names
@@ -89,7 +89,7 @@ def compare(
             Stable-Baselines3 and baby-a3c, TensorBoard event files, or any CSV file with `log_columns`. By default, a
             log with a known name beside the checkpoints. If there is none, the page shows the checkpoints' mean returns
         log_columns: names of the log's columns with the training steps and with the mean return
-        steps_per_number: training steps for each unit of the number in a file's name, if the files do not contain their
+        steps_per_number: training steps per unit of the number in a file's name, for files that do not contain their
             training step: 500000 if `model.7.tar` was saved after 3.5 million steps
         metadata: metadata that override those of all checkpoints: `env_name`, `num_levels`, ...
         options: see `CompareOptions`
@@ -98,8 +98,8 @@ def compare(
 
     Raises:
         CheckpointError: A checkpoint cannot be read, or there are fewer than two.
-        OptionError: An option is invalid, or the checkpoints differ in their environment, the shape of observations, or
-            the number of actions.
+        OptionError: An option is invalid, or the checkpoints differ in their environment, observation shape, or number
+            of actions.
         ClarityError: The log cannot be read.
     """
     page_options = parse(CompareOptions, translate(options, CompareOptions))
@@ -145,7 +145,7 @@ def compare(
 
 
 def _players(series: Sequence[SeriesCheckpoint], options: CompareOptions, facts: TrainingFacts) -> list[RecordedPlay]:
-    """Return the recorded play of each checkpoint's agent. The first and last are timed to forecast the others."""
+    """Return the recorded play of each checkpoint's agent. The first and last are timed to forecast the rest."""
     play = options.play
     games = max(play.candidates, play.episodes)
     record = RecordOptions(
@@ -180,7 +180,7 @@ def _players(series: Sequence[SeriesCheckpoint], options: CompareOptions, facts:
 
 @dataclass(frozen=True)
 class _Reference:
-    """An episode of a recording, whose observations are shown to every checkpoint."""
+    """A recorded episode whose observations are shown to every checkpoint."""
 
     text: str
     """The value of the option `reference.recording`."""
@@ -203,20 +203,20 @@ class _Reference:
     def source(self, agent: Agent, checkpoint: Checkpoint, facts: TrainingFacts) -> ArraysSource:
         """Return the episode as samples of the agent.
 
-        Raises OptionError if the agent's observations have another shape, or if it lacks one of the actions.
+        Raises OptionError if the agent's observations have a different shape, or if it lacks one of the actions.
         """
         trajectories = recorded_episode(self.recording, self.recording[self.index])
         seen, expected = trajectories.observations, tuple(agent.observation_shape)
         if tuple(seen.shape[2:]) != expected or seen.dtype != np.uint8:
             raise OptionError(
-                f"reference.recording={self.text!r} has observations {seen.dtype} of shape {tuple(seen.shape[2:])}; "
-                f"the checkpoints take uint8 of shape {expected}"
+                f"reference.recording={self.text!r} has {seen.dtype} observations of shape {tuple(seen.shape[2:])}, "
+                f"but the checkpoints take uint8 observations of shape {expected}"
             )
         actions = np.asarray(trajectories.actions[0])
         if actions.ndim != 1 or actions.max() >= agent.num_actions:
             raise OptionError(
-                f"reference.recording={self.text!r} has action {actions.max()}; the checkpoints have "
-                f"{agent.num_actions} actions"
+                f"reference.recording={self.text!r} has action {actions.max()}, but the checkpoints have "
+                f"only {agent.num_actions} actions, counted from 0"
             )
         spec = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
         metadata = {**checkpoint_metadata(checkpoint), "environment": dataclasses.asdict(spec), "training": facts}
@@ -231,22 +231,24 @@ def _read_reference(text: str) -> _Reference:
         path, number = text, "1"
     recording = open_recording(path)
     if not 1 <= int(number) <= len(recording):
-        raise OptionError(f"reference.recording={text!r}: {path} has {len(recording)} episodes, counted from 1")
+        raise OptionError(
+            f"reference.recording={text!r} is out of range: {path} has {len(recording)} episodes, counted from 1"
+        )
     return _Reference(text, recording, int(number) - 1)
 
 
 def _check_agents(players: Sequence[RecordedPlay]) -> None:
-    """Raise OptionError unless all agents have the same shape of observations and the same number of actions."""
+    """Raise OptionError unless all agents have the same observation shape and the same number of actions."""
     first = players[0]
     for one in players[1:]:
         for what, value, other in (
             ("observations of shape", tuple(first.agent.observation_shape), tuple(one.agent.observation_shape)),
-            ("this number of actions:", first.agent.num_actions, one.agent.num_actions),
+            ("an action count of", first.agent.num_actions, one.agent.num_actions),
         ):
             if value != other:
                 raise OptionError(
-                    f"{one.checkpoint.path.name} has {what} {other}, {first.checkpoint.path.name} {value}: they "
-                    "must have the same observations and actions"
+                    f"{one.checkpoint.path.name} has {what} {other}, but {first.checkpoint.path.name} has "
+                    f"{value}: all checkpoints must have the same observations and actions"
                 )
 
 
@@ -266,5 +268,5 @@ def _pair(columns: Sequence[str] | None) -> tuple[str, str] | None:
     if columns is None:
         return None
     if isinstance(columns, str) or len(columns) != 2:
-        raise OptionError(f"log_columns={columns!r} must be two names of columns: of steps and of returns")
+        raise OptionError(f"log_columns={columns!r} must be the names of two columns: steps and returns")
     return columns[0], columns[1]

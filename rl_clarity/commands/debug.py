@@ -1,4 +1,4 @@
-"""`rl_clarity.debug` and `rl-clarity debug`: tested statements on why an agent fails and what it pursues."""
+"""`rl_clarity.debug` and `rl-clarity debug`: tested statements about why an agent fails and what it pursues."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Debug:
     new: Sequence[tuple[str, str]] = ()
     """Kinds and subjects of findings that were not expected."""
     expected: bool = False
-    """Whether findings were expected."""
+    """Whether the findings were compared with expected ones."""
     survival: Sequence[Mapping[str, Any]] = ()
     """A row for each feature whose ablation was tested by continuing failed episodes: `feature` (counted from 1),
     `name`, `verdict`, `unedited`, `ablated`, `difference`, `interval`, `p`. There are no rows if fewer than five
@@ -61,7 +61,7 @@ class Debug:
 
     @property
     def as_expected(self) -> bool:
-        """Whether exactly the expected findings were found. It is True if no findings were expected."""
+        """Whether exactly the expected findings were found. True if there was no file of expected findings."""
         return not (self.missing or self.new)
 
     def to_dict(self) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def debug(
     trajectories: Mapping[str, Any] | TrajectoriesOptions | None = None,
     **options: Any,
 ) -> Debug | Forecast:
-    """Find out why an agent fails and what it pursues, as statements that were tested by experiments.
+    """Find out why an agent fails and which goals it pursues. Each finding is a statement tested by experiments.
 
     The agent plays. Failed episodes are continued from saved states by random actions and by the policy. Objects are
     placed around the player to see how the policy and the value change. The findings are written as a page, with their
@@ -148,8 +148,8 @@ def debug(
     Args:
         checkpoint: a checkpoint of any supported format, an included agent (`models:coinrun`), or an agent
         output_dir: a directory or address for the page; without it, no page is kept
-        environment: for an agent that is given as an object, the environment that it plays; by default the one that its
-            metadata name
+        environment: for an agent that is passed as an object, the environment that it plays in; by default the one that
+            its metadata name
         expect: file `findings/findings.json` of an earlier page, with which the findings are compared
         page: directory of a page of the same agent. Failed episodes are also continued with each of its features
             ablated (`survival.features`); if it has several layers, `survival.layer` selects one
@@ -169,7 +169,7 @@ def debug(
     if features_of is not None:
         if chosen.survival.features is not None:
             raise OptionError(
-                f"page={features_of!r} and survival.features={chosen.survival.features!r}: give one of them"
+                f"page={features_of!r} and survival.features={chosen.survival.features!r} cannot both be given"
             )
         page_features(features_of, chosen.survival.layer)
         chosen = replace(chosen, survival=replace(chosen.survival, features=features_of))
@@ -227,13 +227,13 @@ def _play_and_explain(
 
 
 def _read_expected(path: Location) -> Sequence[Mapping[str, object]]:
-    """Return the findings in a file. Raises OptionError if it is not a file of findings."""
+    """Return the findings in a file. Raises OptionError if it is not a findings file."""
     try:
         content = json.loads(Path(path).read_text("utf-8"))
         findings, _ = findings_of({"untested": [], **content})
     except (OSError, ValueError, TypeError, KeyError, AttributeError, SectionError) as error:
         raise OptionError(
-            f"expect={os.fspath(path)!r} is not a file of findings, as {REPORT} of a page that rl_clarity.debug wrote "
-            f"({error})"
+            f"expect={os.fspath(path)!r} is not a findings file, such as {REPORT} in a page that rl_clarity.debug "
+            f"wrote ({error})"
         ) from error
     return [asdict(one) for one in findings]

@@ -1,4 +1,4 @@
-"""The demo: a small page of an included agent, of the checkpoints of an included series, or of an agent's memory."""
+"""The demo: a small page about an included agent, the checkpoints of an included series, or an agent's memory."""
 
 from __future__ import annotations
 

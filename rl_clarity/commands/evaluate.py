@@ -44,8 +44,8 @@ def evaluate(
         metadata: metadata that override the checkpoint's.
         options: see `EvaluationOptions`.
 
-    Raises OptionError for invalid options, EvaluationError if the interval of the mean return does not contain
-    `expect_return`, and the errors of `load_agent` and `collect`.
+    Raises OptionError for invalid options, EvaluationError if the confidence interval of the mean return does not
+    contain `expect_return`, and the errors of `load_agent` and `collect`.
     """
     chosen = parse(EvaluationOptions, options)
     agent, env = _agent_and_environment(agent, env, metadata)
@@ -57,7 +57,7 @@ def evaluate(
         if not is_single_choice(factors):
             raise OptionError(
                 "random=True plays with uniformly random choices, but an action of the agent is "
-                f"{describe_factors(factors)}: leave it out"
+                f"{describe_factors(factors)}: leave random out"
             )
         sampled = dataclasses.replace(chosen, deterministic=False)
         random_agent = RandomPolicyAgent(agent.num_actions, {"action_masks": uses_action_masks(agent)})
@@ -74,7 +74,7 @@ def _agent_and_environment(agent: Any, env: Any, metadata: Mapping[str, Any] | N
         if env is None:
             env = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
     elif env is None or metadata:
-        raise OptionError("an agent that is not from a checkpoint needs env, an environment, and takes no metadata")
+        raise OptionError("an agent that was not loaded from a checkpoint needs env, and takes no metadata")
     return require(agent, *PLAYING, for_="evaluate"), env
 
 
@@ -82,11 +82,11 @@ def _check_return(evaluation: Evaluation, expected: float, tolerance: float) -> 
     numbers = summary(evaluation)
     low, high = numbers["interval"]
     if not low - tolerance <= expected <= high + tolerance:
-        margin = f", extended by {tolerance:g}," if tolerance else ""
+        margin = f", extended by {tolerance:g}" if tolerance else ""
         raise EvaluationError(
-            f"the 95 % interval of the mean return, {low:.2f} to {high:.2f}{margin} does not contain "
+            f"the 95 % interval of the mean return, {low:.2f} to {high:.2f}{margin}, does not contain "
             f"expect_return={expected:g} (mean {evaluation.mean:.2f} over {numbers['episodes']} episodes). The agent "
-            "may not play as it was trained: compare env_name, frame_stack and the other metadata, and deterministic"
+            "may not play as it did in training: check env_name, frame_stack and the other metadata, and deterministic"
         )
 
 
@@ -140,7 +140,7 @@ def text(evaluations: Mapping[str, Evaluation]) -> str:
             f"over {len(evaluation.returns)} episodes",
             f"  95 % interval {low:.2f} to {high:.2f} (bootstrap); "
             f"length {numbers['mean_length']:.0f} steps on average, {shortest} to {longest}; "
-            f"actions {'sampled' if evaluation.sampled else 'greedy (the most likely, or of the highest value)'}",
+            f"actions {'sampled' if evaluation.sampled else 'greedy (the most likely, or with the highest value)'}",
         ]
         if numbers["causes"]:
             lines.append("  ended by: " + ", ".join(f"{cause} {one:.0%}" for cause, one in numbers["causes"].items()))

@@ -22,7 +22,7 @@ KINDS = ("features", "objects", "baseline")
 
 
 def layer_with_features(agent: Agent, layer: str, options: InterfaceOptions | None = None) -> PageLayer:
-    """Return a layer that has features on a page of `run` with these options. Raises OptionError for other layers."""
+    """Return a layer that has features on a page of `run` with these options. Raises OptionError for any other."""
     layers = {one.name: one for one in page_layers(agent, options or InterfaceOptions()) if not one.is_input}
     if layer not in layers:
         raise OptionError(f"layer={layer!r} has no features by default; layers with features: {', '.join(layers)}")

@@ -1,4 +1,4 @@
-"""`rl_clarity.explain_memory` and `rl-clarity memory`: a page of what a recurrent agent remembers."""
+"""`rl_clarity.explain_memory` and `rl-clarity memory`: a page about what a recurrent agent remembers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from rl_clarity.world_models.simulator import Simulator, agent_fingerprint, chec
 Path = str | os.PathLike[str]
 
 PLAY = "play"
-"""Name of the page's own recording in its directory of recordings."""
+"""Name of the recording that is made for the page, in the page's directory of recordings."""
 
 
 @overload
@@ -89,7 +89,7 @@ def explain_memory(
         output_dir: a directory, or an address such as `s3://bucket/page`, for `interface.html` and its data
         recording: explain the episodes of this recording instead of new ones; it must contain the agent's states
             (`rl_clarity.record`)
-        other_agent: accept a recording that another agent played
+        other_agent: accept a recording of another agent
         dry_run: only forecast time, memory and disk space, and return the forecast; nothing is written
         metadata: metadata that override the checkpoint's: `env_name`, `num_levels`, ...
         options: see `MemoryOptions`
@@ -98,7 +98,7 @@ def explain_memory(
 
     Raises:
         OptionError: An option is invalid, the agent has no recurrent state or observes more than an image, the
-            recording has no states, or the recording or the simulator is of another agent.
+            recording has no states, or the recording or the simulator belongs to another agent.
         CheckpointError: The checkpoint or the simulator cannot be read.
         EnvironmentSetupError: The agent's environment cannot be created, and `recording` is not given.
     """
@@ -115,7 +115,7 @@ def explain_memory(
             )
             raise OptionError(
                 f"{_name(checkpoint)} {lacks}; explain_memory needs a recurrent agent that observes only images "
-                "(rl_clarity.run and rl_clarity.generate explain other agents)"
+                "(for any other agent, use rl_clarity.run or rl_clarity.generate)"
             )
         world = None if simulator is None else _read_simulator(simulator, agent)
         source: Source
@@ -175,12 +175,12 @@ def _read_simulator(simulator: Path | Simulator, agent: Agent) -> Simulator:
     if not isinstance(simulator, Simulator):
         return load_simulator(simulator, agent)
     if agent_fingerprint(simulator.agent) != agent_fingerprint(check_agent(agent)):
-        raise OptionError("simulator is of another agent: its parameters differ from this agent's")
+        raise OptionError("the simulator belongs to another agent, whose parameters differ from those of this agent")
     return simulator
 
 
 def _simulator_key(simulator: Simulator) -> str:
-    """Return the hash of a simulator's metadata, sizes and parameters, which determine what the page shows of it."""
+    """Return the hash of a simulator's metadata, sizes and parameters, which determine what the page shows about it."""
     digest = hashlib.sha256(as_json(to_plain([simulator.metadata, simulator.world.size])).encode())
     for name, array in simulator.world.parameters().items():
         digest.update(name.encode() + np.ascontiguousarray(array).tobytes())

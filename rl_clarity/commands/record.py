@@ -24,9 +24,9 @@ def record(
 ) -> Recording:
     """Let the agent of a checkpoint play in its environment, record the episodes, and return the recording.
 
-    If `directory` contains a recording of the same agent, environment and options with another seed, the episodes are
-    appended to it. The same arguments give the same episodes. Recorded rewards are the unscaled rewards of the game; if
-    training scaled them, the scaled rewards are recorded as `training_rewards`.
+    If `directory` contains a recording of the same agent, environment and options with a different seed, the episodes
+    are appended to it. The same arguments give the same episodes. Recorded rewards are the unscaled rewards of the
+    game; if training scaled them, the scaled rewards are recorded as `training_rewards`.
 
     Args:
         checkpoint: A checkpoint of any supported format, an included agent (`models:coinrun`), or an agent, which may
@@ -39,7 +39,7 @@ def record(
 
     Raises:
         OptionError: An option is invalid, or the recording already has episodes with this seed.
-        SamplesError: The directory cannot be written, or contains a recording with other metadata.
+        SamplesError: The directory cannot be written, or contains a recording with different metadata.
         CheckpointError: The checkpoint cannot be read.
         EnvironmentSetupError: The agent's environment cannot be created.
     """
@@ -52,6 +52,6 @@ def record(
 def _check_new(directory: str | os.PathLike[str], seed: int) -> None:
     if is_recording(directory) and any(row["seed"] == seed for row in open_recording(directory).table()):
         raise OptionError(
-            f"seed={seed}: {os.fspath(directory)} has episodes with this seed already; use another seed to add "
-            "different ones, or another directory"
+            f"seed={seed}: {os.fspath(directory)} already has episodes with this seed; use a different seed to "
+            "add new episodes, or a different directory"
         )

@@ -90,11 +90,11 @@ def run(
         observations_full: images to show instead of `observations`, as for `generate`
         recording: a recording or Minari dataset, or its path or address, whose episodes are explained instead of new
             ones; `trajectories` and `observations` determine how much of it is used
-        other_agent: accept a recording that another agent played; by default, OptionError is raised if the agent's
-            outputs differ from the recorded ones
+        other_agent: accept a recording of another agent; by default, OptionError is raised if the agent's outputs
+            differ from the recorded ones
         live: also write the network to a file beside the page, so that the "What if" panel can evaluate it in the
             browser. Everyone who receives the page then also has the network
-        options: see `InterfaceOptions`; names of understanding-rl-vision and of version 0.1 are accepted
+        options: see `InterfaceOptions`; option names of understanding-rl-vision and of version 0.1 are accepted
 
     Repeat an interrupted call to resume it. Under mpiexec, all ranks call it and share the work.
     Raises ClarityError (a ValueError) for invalid input, before anything is written.
@@ -137,7 +137,7 @@ def explain(
 ) -> Page | Forecast:
     """Write a page of any kind about one agent. Arguments are those of `run`.
 
-    If samples are collected, `kinds` are the analyses of the page to which they are restricted; None for all analyses.
+    If samples are collected, only the analyses in `kinds` are applied to them; None for all analyses of the page.
     """
     load = parse(LoadOptions, load, "load.")
     load = replace(load, metadata=override_name(load.metadata, page_options.env_name))
@@ -208,8 +208,8 @@ def generate(
         observations: M varied observations (M, H, W, C) uint8, from which features are computed; or a recording
         dry_run: only forecast time, memory and disk space, and return the forecast; nothing is written
         observations_full: images (M, H', W', 3) uint8 to show instead of the observations
-        other_agent: accept a recording that another agent played
-        options: see `InterfaceOptions`; names of understanding-rl-vision and of version 0.1 are accepted
+        other_agent: accept a recording of another agent
+        options: see `InterfaceOptions`; option names of understanding-rl-vision and of version 0.1 are accepted
     """
     require(agent, *PLAYING, *EXPLAINING, for_="generate")
     samples = (trajectories, observations, observations_full)
@@ -221,9 +221,9 @@ def generate(
 
 
 def choose_value(name: str, value: Any, original: Any) -> Any:
-    """Return the value of an argument that may be given by its present name or by that of understanding-rl-vision.
+    """Return the value of an argument that may be passed by its current name or by that of understanding-rl-vision.
 
-    `original` is the value that was given by the latter. Dicts of options are merged if they have no common key.
+    `original` is the value that was passed by the latter. Dicts of options are merged if they have no common key.
     Otherwise, raises OptionError if both are given.
     """
     sizes = isinstance(value, Mapping) and not _has_arrays(value) and isinstance(original, Mapping)
@@ -276,7 +276,7 @@ def explain_arrays(
     *,
     other_agent: bool,
 ) -> Page | Forecast:
-    """Write a page from samples that are arrays or a recording, and return it, or only the forecast with `dry_run`."""
+    """Write a page from samples that are arrays or a recording, and return it. With `dry_run`, return a forecast."""
     if isinstance(arrays[0], Recording):
         recording = arrays[0]
     with team() as workers:

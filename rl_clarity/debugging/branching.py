@@ -80,7 +80,9 @@ class Brancher:
         discrete choice, or that have inputs besides an image.
         """
         if not is_single_choice(action_factors(agent)) or held_inputs(agent):
-            raise WorldError("episodes are continued only for agents with one image as input and one discrete action")
+            raise WorldError(
+                "episodes can be continued only for agents with a single image as input and a single discrete action"
+            )
         self.agent, self.spec = agent, spec
         self.world: World = make_world(spec)
         self._choice = ActionChoice(action_noise=spec.epsilon_greedy)
@@ -229,13 +231,13 @@ def check_restored(brancher: Brancher, moments: Sequence[Moment], actions: np.nd
     for moment, observation in zip(moments, seen, strict=False):
         if not np.array_equal(observation, moment.observation):
             raise WorldError(
-                f"an episode that is continued from a saved state differs from what was played at step {moment.step}: "
-                "continuations would not be of the same episode"
+                f"an episode that was continued from a saved state differs from the original at step {moment.step}, so "
+                "continuations would not belong to the same episode"
             )
     if replayed.lengths[0] != len(actions) or not (replayed.failed[0] or replayed.succeeded[0]):
         raise WorldError(
-            f"an episode that is continued from a saved state does not end after step {moments[-1].step}, as it was "
-            "played: continuations would not be of the same episode"
+            f"an episode that was continued from a saved state does not end after step {moments[-1].step} as it "
+            "originally did, so continuations would not belong to the same episode"
         )
 
 

@@ -34,10 +34,10 @@ VERDICTS = {
     "not visible in time": "what ended the episode was first seen after the last step from which it could be avoided",
     "no reaction": "the policy never reacted to what ended the episode",
     "late": "the policy reacted only after the last step from which the end could be avoided",
-    "wrong reaction": "the policy reacted in time, but not so that it survived",
+    "wrong reaction": "the policy reacted in time, but not in a way that survives",
     "bad luck": "the policy survives in most continuations from the last step from which the end could be avoided",
     "unavoidable": "no sequence of actions that was tried avoids the end",
-    "avoidable": "the end could be avoided; what caused it is not known",
+    "avoidable": "the end could be avoided, but its cause is not known",
     "time ran out": "the episode was ended by its time limit",
     "not tested": "the episode cannot be continued from saved states",
 }
@@ -68,7 +68,7 @@ class FailureOptions:
 
 @dataclass(frozen=True)
 class Ending:
-    """An episode of a trajectory that failed."""
+    """An episode of a trajectory that has ended."""
 
     trajectory: int
     first: int
@@ -107,7 +107,7 @@ class Reaction:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why an episode failed. Steps are indices of steps of the trajectory."""
+    """Why an episode failed. Steps are counted from 0 along the trajectory."""
 
     trajectory: int
     first: int
@@ -120,8 +120,8 @@ class Failure:
     killer: str | None = None
     """Type of the object without which the last step does not end the episode (the killer)."""
     killer_pixels: tuple[float, float, float, float] | None = None
-    """Bounding box of the killer in the last observation: left, top, right and bottom, as shares of width and height.
-    """
+    """Bounding box of the killer in the last observation: left, top, right and bottom, as shares of width and
+    height."""
     visible_since: int | None = None
     """First step of the window at which the killer is visible."""
     avoidable_until: int | None = None
@@ -246,7 +246,9 @@ def examine(
 
 
 def escape_frames(brancher: Brancher, trajectories: Trajectories, failure: Failure) -> np.ndarray | None:
-    """Return the observations (n, H, W, C) when the surviving sequence of actions is taken; None if there is none."""
+    """Return the observations (n, H, W, C) when the surviving sequence of actions is taken, or None if there is no such
+    sequence.
+    """
     if failure.avoidable_until is None or not failure.escape:
         return None
     (moment,) = episode_moments(trajectories, failure.trajectory, [failure.avoidable_until])
@@ -396,7 +398,7 @@ def _verdict(ending: Ending, measured: _Measured, options: FailureOptions) -> Fa
         tried = f"{options.sequences} random sequences of {options.horizon} steps"
         verdict, text = (
             "unavoidable",
-            f"From none of the last {options.window} steps did {tried} avoid the end ({cause}).",
+            f"From none of the last {options.window} steps did any of {tried} avoid the end ({cause}).",
         )
     else:
         known = f"{cause}; avoidable until {left}: {measured.escapes} of {options.sequences} random sequences survive"

@@ -3,7 +3,7 @@
 Tests are grouped in families, each of which has one measure. Within a family, p-values are corrected by Holm's method,
 and intervals by Bonferroni's. There is no correction across families. The absence of an effect is a finding only if the
 corrected interval lies inside a band around 0. Effects that are neither present nor absent are listed as untested, with
-the effect that would have been found.
+the size of an effect that the test would have found.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ CHANCE_OF_CAUSE = 0.1
 """A cause with a verdict is a finding if it explains significantly more than this share of the failures."""
 FAMILIES = {
     "failures": "share of the failures with this cause and verdict",
-    "pursuit": "change of the probability of moving toward the object, against the same place left empty",
+    "pursuit": "change of the probability of moving toward the object, compared with the same place left empty",
     "reaction": "total variation of the policy when the object is {edit}",
-    "value": "value with the object less that without it, when it is {edit}",
-    "look-alikes": "total variation between the policies with the one and with the other in the same place",
+    "value": "value with the object minus that without it, when it is {edit}",
+    "look-alikes": "total variation between the policies with one object and with the other in the same place",
     "places": "change of the probability of moving toward the object, at this place",
-    "moved goals": "share of episodes that reach a moved goal, less that of a search, which is 1",
-    "sides": "probability of moving right less that of moving left, in frames and in mirrored frames",
+    "moved goals": "share of episodes in which a moved goal is reached, minus that of a random search, which is 1",
+    "sides": "probability of moving right minus that of moving left, in frames and in mirrored frames",
     "background": "total variation of the policy when the background is black",
-    "memory": "total variation between the policies with the agent's state and with that of an episode's beginning",
+    "memory": "total variation between the policies with the agent's state and with the initial state",
 }
 """Families of tests, in the order in which they are shown, with the measure of each."""
 REMOVAL_FAMILIES = ("reaction", "value")
@@ -92,7 +92,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Untested:
-    """A test that found an effect neither present nor absent, or that was not possible."""
+    """An effect that was found neither present nor absent, or that could not be tested."""
 
     family: str
     subject: str
@@ -103,7 +103,9 @@ class Untested:
 
 @dataclass(frozen=True)
 class RemovedType:
-    """How outputs change when objects of a type are removed, one at a time: outputs with an object minus without it."""
+    """How outputs change when objects of a type are removed one at a time, as outputs with an object minus outputs
+    without it.
+    """
 
     type: str
     policy: Clustered
@@ -235,7 +237,7 @@ class _Maker:
                 tests.append(_Test(name, total, band, (largest.trajectory, largest.frame)))
             else:
                 self.untested.append(
-                    Untested(_family_of(measure), name, "the agent, or its actions, have no such measure")
+                    Untested(_family_of(measure), name, "the agent or its actions do not have this measure")
                 )
         return tests
 
@@ -328,7 +330,7 @@ class _Maker:
             elif one.absent:
                 text = (
                     f"No reaction to {one.subject}{self._role(one.subject)}, on average over all that were "
-                    f"{self._measured.edit} (mean effect below {one.band:.2g}; single ones can be larger)"
+                    f"{self._measured.edit} (mean effect below {one.band:.2g}; single effects can be larger)"
                 )
                 yield self._finding("no_reaction", "reaction", one, text)
 
@@ -355,7 +357,7 @@ class _Maker:
         for one in self._family("look-alikes", tests):
             if one.absent:
                 first, second = one.subject.split(" for ")
-                text = f"Takes {first}{self._role(first)} for {second}{self._role(second)}"
+                text = f"Treats {first}{self._role(first)}, like {second}{self._role(second)}"
                 yield self._finding("look_alike", "look-alikes", one, text)
 
     def _places(self, pursuit: Mapping[str, _Tested]) -> Iterator[Finding]:
@@ -371,7 +373,9 @@ class _Maker:
             tests += self._pooled_place(f"{name} far", [one for one in mine if one.far])
         for one in self._family("places", tests):
             if one.absent:
-                yield self._finding("position_bias", "places", one, f"Does not follow {one.subject}, but elsewhere")
+                yield self._finding(
+                    "position_bias", "places", one, f"Does not follow {one.subject}, although it does elsewhere"
+                )
 
     def _pooled_place(self, subject: str, chosen: Sequence[Placement]) -> list[_Test]:
         return [
@@ -385,8 +389,8 @@ class _Maker:
         for one in self._family("moved goals", tests):
             if one.present:
                 goal = measured[one.subject]
-                shares = f"{goal.moved} of {goal.episodes} episodes, and {goal.unmoved} where it was"
-                text = f"Often does not reach {one.subject} where it is moved to a place that a search reaches"
+                shares = f"{goal.moved} of {goal.episodes} episodes, and {goal.unmoved} at its original place"
+                text = f"Often does not reach {one.subject} if it is moved to a place that a random search reaches"
                 yield self._finding(
                     "goal_not_pursued", "moved goals", one, f"{text} ({shares})", f"{one.subject}, moved"
                 )
@@ -450,8 +454,8 @@ class _Maker:
             yield Finding(
                 "failure_cause",
                 f"{cause}: {verdict}",
-                f"{counts[pair]} of {total} failures ({low:.0%} to {high:.0%}) are ended by {cause}, {verdict}. "
-                f"{example.statement}",
+                f"{counts[pair]} of {total} failures ({low:.0%} to {high:.0%}) are ended by {cause} (verdict: "
+                f"{verdict}). {example.statement}",
                 FAMILIES["failures"],
                 counts[pair] / total,
                 (low, high),

@@ -62,7 +62,7 @@ class GoalOptions:
 
 @dataclass(frozen=True)
 class Placement:
-    """How outputs change when an object of a type is placed somewhere, compared with the same place left empty."""
+    """How outputs change when an object of a type is placed somewhere, compared with leaving the place empty."""
 
     type: str
     place: str
@@ -212,7 +212,7 @@ def goal_states(
             moments += [moment for moment, same in zip(some, drawn, strict=True) if same]
             episodes += [int(numbers[step]) for step, same in zip(steps, drawn, strict=True) if same]
     if not moments:
-        raise WorldError("no state is drawn as it was observed, so that objects cannot be placed")
+        raise WorldError("drawing a state never reproduces its observation, so objects cannot be placed")
     known, index = np.unique(episodes, return_inverse=True)
     turned = turns and any(Layout(world.objects(moment.world_state)).turned for moment in moments)
     return GoalStates(world, moments, index.ravel(), len(known), turned)
@@ -226,7 +226,7 @@ def seen_types(states: GoalStates, types: Sequence[str] | None = None) -> list[s
     world = states.world
     unknown = sorted(set(types or ()) - set(world.types))
     if unknown:
-        raise OptionError(f"goals.types={unknown!r}: the environment has {', '.join(world.types)}")
+        raise OptionError(f"goals.types={unknown!r} are unknown; the environment has {', '.join(world.types)}")
     if types is not None:
         return [*types]
     counts: dict[str, int] = {}
@@ -364,8 +364,8 @@ def compare_types(agent: Agent, states: GoalStates, first: str, second: str, opt
 
 
 def measure_sides(agent: Agent, states: GoalStates, combos: Sequence[Combo]) -> Sides | None:
-    """Measure how much the policy prefers a side whatever is there. Return None if no actions move to the left and
-    right, or if the agent's actions are not a single discrete choice.
+    """Measure how much the policy prefers the left or right side, regardless of what is there. Return None if no
+    actions move to the left and right, or if the agent's actions are not a single discrete choice.
     """
     right, left = (actions_toward(combos, side) for side in ("right", "left"))
     if right is None or left is None or not is_single_choice(action_factors(agent)):
@@ -383,7 +383,7 @@ def measure_sides(agent: Agent, states: GoalStates, combos: Sequence[Combo]) -> 
 
 
 def actions_toward(combos: Sequence[Combo], place: str) -> np.ndarray | None:
-    """Return the actions that move toward a place, by their buttons, or None if there are none."""
+    """Return the actions whose buttons move toward a place, or None if there are no such actions."""
     buttons = [{button.upper() for button in combo} for combo in combos]
     opposite = {"left": "right", "right": "left", "above": "below", "below": "above"}[place]
     chosen = [

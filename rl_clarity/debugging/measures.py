@@ -10,7 +10,7 @@ import numpy as np
 from rl_clarity.base.statistics import LEVEL, resampled_interval
 
 LEAST_EPISODES = 5
-"""Smallest number of episodes for a test. The bootstrap intervals of fewer are too narrow."""
+"""Smallest number of episodes for a test. With fewer, bootstrap intervals are too narrow."""
 FLIPS = 20_000
 _POWER_SUM = 1.959964 + 0.841621
 """Sum of the normal quantiles of a two-sided test of 5 % and of a power of 80 %."""

@@ -34,12 +34,12 @@ class MovedGoal:
     moved: int
     """Number of these episodes in which the agent reaches the moved goal."""
     unmoved: int
-    """Number of the same episodes in which it reaches the goal at its original place, within as many steps."""
+    """Number of the same episodes in which the agent reaches the goal at its original place, within as many steps."""
     tried: int
     """Number of episodes in which the goal was moved, whether or not the search reached it."""
     difference: Clustered
-    """For each episode, 0 if the agent reaches the moved goal, else -1: its success minus that of the search, always 1.
-    """
+    """For each episode, the agent's success minus that of the search, which is always 1: 0 if the agent reaches the
+    moved goal, and otherwise -1."""
     trajectory: int = 0
     """Trajectory of the first episode in which the moved goal is not reached."""
     frame: int = 0
@@ -127,7 +127,7 @@ def _starts(
 def move_object(world: World, world_state: bytes, type: str, far: int, first: int = 0) -> bytes | None:
     """Return the state with the only object of a type moved to a place `far` cells from the player.
 
-    Places are tried in turn, beginning with place number `first`. Return None if none is free, or unless there is
+    Places are tried in turn, beginning with place number `first`. Return None if no place is free, or if there is not
     exactly one object of the type.
     """
     layout = Layout(world.objects(world_state))

@@ -1,4 +1,4 @@
-"""Play an agent for the debugger, with the states of its environment."""
+"""Play episodes for the debugger, and save the states of the environment."""
 
 from __future__ import annotations
 

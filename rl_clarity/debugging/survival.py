@@ -30,8 +30,8 @@ class SurvivalOptions:
     """Page of the agent, or .npz file of components by layer, whose features are removed one by one. Numbers and names
     are those of the page."""
     layer: str | None = None
-    """Layer of the features; needed if the page or the file has several. Without `features`, they are those of the page
-    that is made. By default no features are removed."""
+    """Layer of the features; needed if the page or the file has several. Without `features`, the features are those of
+    the page that is made. By default, no features are removed."""
     continuations: int = 16
     """Number of continuations of each failure by each agent."""
     horizon: int = 20

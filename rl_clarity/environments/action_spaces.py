@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class ActionSpace:
-    """The actions of a space `Discrete`, `MultiDiscrete`, `MultiBinary`, or `Box` of floats.
+    """The actions of a Gymnasium space: `Discrete`, `MultiDiscrete`, `MultiBinary`, or `Box` with floats.
 
-    Raises EnvironmentSetupError for other spaces.
+    Raises EnvironmentSetupError for any other space.
     """
 
     def __init__(self, space: gymnasium.Space[Any]) -> None:
@@ -47,15 +47,15 @@ class ActionSpace:
         returned.
 
         A mask has an entry for each choice of a discrete factor, and two entries (off and on) for each switch, as in
-        sb3-contrib. Raises SamplesError for masks of another size, for a `Box`, and for masks that allow no choice.
+        sb3-contrib. Raises SamplesError for masks of the wrong size, for a `Box`, and for masks that allow no choice.
         """
         sizes = [getattr(factor, "n", 2) for factor in self.factors]
         ends = np.cumsum(sizes)
         result = np.array([np.ravel(mask) for mask in masks], bool)
         if result.shape != (len(masks), ends[-1]) or any(isinstance(factor, Gaussian) for factor in self.factors):
             raise SamplesError(
-                f"action_masks() returned arrays of {[np.size(mask) for mask in masks]} numbers for the action space "
-                f"{self._space}: a mask has an entry for each choice, and two for each switch of MultiBinary"
+                f"action_masks() returned arrays of the sizes {[np.size(mask) for mask in masks]} for the action space "
+                f"{self._space}; a mask must have one entry per choice, and two per switch of MultiBinary"
             )
         if not np.logical_or.reduceat(result, ends - sizes, axis=1).all():
             raise SamplesError(f"action_masks() allows no action of {self._space}: {result.astype(int).tolist()}")
@@ -77,6 +77,6 @@ def _factors(space: gymnasium.Space[Any]) -> tuple[Factor, ...]:
         )
     raise EnvironmentSetupError(
         f"action space {space} is not supported: actions must be Discrete, MultiDiscrete, MultiBinary, or a Box of "
-        "floats. Wrap the environment so that its actions are one of these, for example by gymnasium.wrappers."
+        "floats. Wrap the environment so that its action space is one of these, for example with gymnasium.wrappers."
         "TransformAction"
     )

@@ -39,7 +39,7 @@ class AtariOptions:
 
     use_sticky_actions: bool | None = None
     """Repeat the previous action with probability 0.25 (sticky actions). By default, only Gym ids of the versions v0
-    and v5 do."""
+    and v5 use them."""
     episodic_life: bool = False
     """End an episode when a life is lost instead of when the game is over, as in the training of Baselines' agents."""
     frame_skip: int | Sequence[int] = 4
@@ -48,7 +48,7 @@ class AtariOptions:
     frame_pooling: bool = True
     """Observe the maximum of the last two frames instead of the last frame."""
     noop_max: int = 30
-    """Start a game with a random number of frames without action, from 1 to this number. With 0 there are none."""
+    """Start a game with a random number of frames without action, from 1 to this number. The value 0 turns this off."""
     fire_reset: bool = True
     """Press FIRE at the start of every episode, in games that wait for it."""
     max_frames: int = 108_000
@@ -64,7 +64,7 @@ class AtariOptions:
         if np.min(self.frame_skip) < 1 or self.noop_max < 0 or self.max_frames < 1:
             raise EnvironmentSetupError(
                 f"frame_skip={self.frame_skip} and max_frames={self.max_frames} must be at least 1, "
-                f"noop_max={self.noop_max} at least 0"
+                f"and noop_max={self.noop_max} must be at least 0"
             )
 
 
@@ -104,8 +104,8 @@ def make_world(name: str, options: AtariOptions) -> World:
     """Make the world of a game. Objects of Breakout and Pong are removed in the memory of the game, and objects of
     other games are painted over.
 
-    Raises WorldError for games whose objects are not known, and DependencyError for other games than these two if the
-    extra `ocatari` is not installed.
+    Raises WorldError for games whose objects are not known, and DependencyError for games other than Breakout and Pong
+    if the extra `ocatari` is not installed.
     """
     environment = make(name, 1, 0, options)
     game, emulator, observe = environment.game, environment.emulator, environment.preprocess
@@ -171,7 +171,7 @@ class AtariEnvironment:
         self._games.clear()
 
     def snapshot(self) -> dict[str, np.ndarray]:
-        """Return the state of the games, for `restore` of environments made with the same arguments."""
+        """Return the state of the games, for the `restore` method of environments made with the same arguments."""
         return {f"{i}/{name}": part for i, game in enumerate(self._games) for name, part in game.snapshot().items()}
 
     def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
@@ -338,7 +338,7 @@ def gray(frames: np.ndarray) -> np.ndarray:
 
 
 def area_resize(frames: np.ndarray, height: int = SIZE, width: int = SIZE) -> np.ndarray:
-    """Resize (..., H, W) uint8 to (..., height, width) uint8; each new pixel is the mean over its area."""
+    """Resize images (..., H, W) uint8 to (..., height, width) uint8. Each new pixel is the mean over its area."""
     rows = area_weights(frames.shape[-2], height)
     columns = area_weights(frames.shape[-1], width)
     # As in OpenCV, sum along the rows first, in float32.

@@ -114,27 +114,27 @@ class AtariStates:
         """Return the current state of each environment. States of the first call, or from before the first action of a
         game, contain only the screen and no objects.
 
-        Raises WorldError for environments of another game.
+        Raises WorldError for environments of a different game.
         """
         inner: Any = unwrapped(environment)
         if getattr(inner, "game", None) != self._game:
-            raise WorldError(f"the environment does not play {self._game}, whose states this world reads")
+            raise WorldError(f"the environment does not play {self._game}, the game of this world")
         return [_join(frames, screen, []) for frames, screen in (game.shown() for game in inner.watched_games())]
 
     def restore(self, environment: VectorEnvironment, states: Sequence[bytes]) -> np.ndarray:
         """Restore a state in each of the N environments, and return the observations (N, H, W, C).
 
         The random generator of the emulator (for sticky actions) is restored, but not that of random frame skips.
-        Raises WorldError for environments of another game, for states that contain only the screen, and for edited
+        Raises WorldError for environments of a different game, for states that contain only the screen, and for edited
         states.
         """
         inner: Any = unwrapped(environment)
         if getattr(inner, "game", None) != self._game:
-            raise WorldError(f"the environment does not play {self._game}, whose states this world reads")
+            raise WorldError(f"the environment does not play {self._game}, the game of this world")
         split = [_split(state) for state in states]
         for i, (frames, _, removed) in enumerate(split):
             if not frames or removed:
-                why = "is edited in the image only" if removed else "holds only the screen"
+                why = "is edited only in the image" if removed else "contains only the screen"
                 raise WorldError(f"play cannot continue from state {i} of {self._game}, which {why}")
         for game, (frames, _, _) in zip(inner.watched_games(), split, strict=True):
             game.continue_from(frames)
@@ -225,7 +225,7 @@ class AtariWorld(AtariStates):
         ]
 
     def without(self, state: bytes, objects: Sequence[WorldObject]) -> bytes:
-        """Return the state without some of its objects. Raises WorldError for an object of another game."""
+        """Return the state without some of its objects. Raises WorldError for an object from a different game."""
         for item in objects:
             if item.type not in self.types or not isinstance(item.handle, str):
                 raise WorldError(f"{self._game} has no {item.type}: pass objects of the same state")
@@ -286,7 +286,7 @@ def describe(number: int, type: str, box: Box, handle: str, player: Box, *, move
 
 
 def union(boxes: Sequence[Box | None]) -> Box | None:
-    """Return the smallest box that contains all `boxes` that are not None, or None if there are none."""
+    """Return the smallest box that contains all `boxes` that are not None, or None if all are None."""
     shown = [box for box in boxes if box is not None]
     if not shown:
         return None
@@ -320,7 +320,7 @@ def brick_bits(row: int, column: int) -> list[Bit]:
 
 
 def _only_removed(game: str) -> WorldError:
-    return WorldError(f"objects of {game} can only be removed")
+    return WorldError(f"objects of {game} can be removed, but not edited in any other way")
 
 
 def _join(frames: Sequence[tuple[bytes, int]], screen: np.ndarray, removed: Sequence[str]) -> bytes:

@@ -36,12 +36,12 @@ class GymnasiumOptions:
     """Keyword arguments for `gymnasium.make` or `factory`."""
     channels_first: bool | None = None
     """Whether the channels of an image come first, (C, H, W). By default, the shorter of the first and the last axis is
-    that of the channels."""
+    taken as the channel axis."""
     value_range: tuple[float, float] | None = None
     """Values of black and white in images, if they differ from the bounds of the observation space."""
     action_masks: bool = False
-    """Whether the agent chooses only among actions that the environment's method `action_masks` allows, as MaskablePPO
-    of sb3-contrib does."""
+    """Whether the agent chooses only among actions that the environment's method `action_masks` allows, like
+    MaskablePPO of sb3-contrib."""
     factory: Callable[..., gymnasium.Env[Any, Any]] | None = field(default=None, metadata=CALLER_ONLY)
     """A function that makes an environment. It is called with `make_kwargs` instead of `gymnasium.make(name)`."""
 
@@ -83,7 +83,7 @@ def check(name: str) -> None:
 
 def make_world(name: str, options: GymnasiumOptions) -> World:
     """Make the world of a MiniGrid environment, or of an environment that has a `StateEditor`. Raises WorldError for
-    other environments.
+    any other environment.
     """
     world = GymnasiumWorld(name, lambda full: make(name, 1, 0, options, full_resolution=full))
     return world if world.removes else PaintedWorld(world)
@@ -216,7 +216,9 @@ def _make(name: str, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     try:
         return gymnasium.make(name, **arguments)
     except gymnasium.error.DependencyNotInstalled as error:
-        raise EnvironmentSetupError(f"Gymnasium environment {name!r} needs a package: {error}") from error
+        raise EnvironmentSetupError(
+            f"Gymnasium environment {name!r} needs a package that is not installed: {error}"
+        ) from error
     except (gymnasium.error.Error, ImportError) as error:
         raise _unknown(name, error) from error
 
@@ -244,8 +246,8 @@ def action_combos(environment: gymnasium.Env[Any, Any] | None, num_actions: int)
 
 
 def named_combos(names: Any, num_actions: int) -> tuple[Combo, ...]:
-    """Return the buttons that each action presses, from the names of the actions or from an IntEnum of actions as in
-    MiniGrid. If `names` does not fit the number of actions, return the numbers of the actions.
+    """Return the buttons that each action presses, from the names of the actions or from an IntEnum of actions like
+    that of MiniGrid. If `names` does not fit the number of actions, return the numbers of the actions.
     """
     if isinstance(names, type) and issubclass(names, enum.IntEnum):
         names = [action.name for action in sorted(names)] if set(names) == {*range(num_actions)} else ()
@@ -259,7 +261,7 @@ def to_rewards(values: Any) -> np.ndarray:
     """
     rewards = np.asarray(values)
     if rewards.dtype.kind not in "biuf":
-        raise SamplesError(f"the environment returns the rewards {rewards}; they must be real numbers")
+        raise SamplesError(f"the environment returned the rewards {rewards}; rewards must be real numbers")
     return rewards.astype(np.float32).reshape(len(rewards))
 
 

@@ -1,8 +1,8 @@
 """Gymnasium vector environments in any autoreset mode (https://farama.org/Vector-Autoreset-Mode).
 
 In `SAME_STEP` mode an environment resets within the step that ends an episode, as in the protocol. In `DISABLED` mode
-this module resets it. In `NEXT_STEP` mode it resets in the step after the last one and ignores that step's action; the
-step is marked `Step.idle` and is not recorded.
+this module resets it. In `NEXT_STEP` mode it resets in the step after the last step of an episode, and ignores the
+action. This step is marked `Step.idle`, and is not recorded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MODES = ("NEXT_STEP", "SAME_STEP", "DISABLED")
 
 
 class GymnasiumVectorEnvironment:
-    """A Gymnasium vector environment, with observations as in `GymnasiumEnvironment`."""
+    """A Gymnasium vector environment, whose observations are converted like those of `GymnasiumEnvironment`."""
 
     def __init__(
         self,
@@ -134,8 +134,8 @@ def _autoreset_mode(environment: gymnasium.vector.VectorEnv[Any, Any, Any]) -> s
     name = str(getattr(mode, "name", mode))
     if name not in MODES:
         raise EnvironmentSetupError(
-            f"the vector environment does not say when it resets (metadata['autoreset_mode'] is {mode!r}): set "
-            "environment.metadata['autoreset_mode'] to one of gymnasium.vector.AutoresetMode, "
-            f"{', '.join(MODES)}"
+            f"the vector environment does not declare when it resets (metadata['autoreset_mode'] is {mode!r}): set "
+            "environment.metadata['autoreset_mode'] to a gymnasium.vector.AutoresetMode "
+            f"({', '.join(MODES)})"
         )
     return name

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rl_clarity.environments.gymnasium_ import GymnasiumEnvironment
 
 EDITOR = "state_editor"
-"""Name of the attribute that contains the `StateEditor` of an environment."""
+"""Name of the environment attribute that contains its `StateEditor`."""
 
 
 class StateEditor(Protocol):
@@ -61,7 +61,7 @@ class StateEditor(Protocol):
         ...
 
     def replaced(self, state: bytes, item: WorldObject, type: str) -> bytes:
-        """Return the state after replacing an object with an object of another type at the same position."""
+        """Return the state after replacing an object with an object of a different type at the same position."""
         ...
 
     def inserted(self, state: bytes, type: str, at: Position) -> bytes:
@@ -72,8 +72,9 @@ class StateEditor(Protocol):
 class GymnasiumWorld:
     """The world of a Gymnasium environment. A separate environment, which is never stepped, draws its states.
 
-    Wrappers that change single observations (grayscale, crops, sizes) are applied as when the agent plays. Wrappers
-    that remember earlier observations are not applied, so frames have to be stacked with the option `frame_stack`.
+    Wrappers that change single observations (grayscale, crops, sizes) are applied in the same way as when the agent
+    plays. Wrappers that remember earlier observations are not applied, so frames have to be stacked with the option
+    `frame_stack`.
     """
 
     exact = True
@@ -93,24 +94,24 @@ class GymnasiumWorld:
         """Whether the editor can remove objects."""
 
     def states(self, environment: VectorEnvironment) -> list[bytes]:
-        """Return the current state of each environment. Raises WorldError for environments of another class."""
+        """Return the current state of each environment. Raises WorldError for environments of a different class."""
         games = getattr(unwrapped(environment), "environments", ())
         # A function that defines a class makes another class of the same name at each call.
         expected = _class_name(self._environment)
         if not games or any(_class_name(game) != expected for game in games):
-            raise WorldError(f"the environments are not of the class {expected}, whose states this world reads")
+            raise WorldError(f"the environments are not of the class {expected}, the class of this world")
         return [self._editor.save(game.unwrapped) for game in games]
 
     def restore(self, environment: VectorEnvironment, states: Sequence[bytes]) -> np.ndarray:
         """Restore a state in each of the N environments, and return the observations (N, H, W, C).
 
         The time limits of Gymnasium's wrappers start again at the restored state. Raises WorldError if the editor's
-        attribute `continues` is not true, and for environments of another class.
+        attribute `continues` is not true, and for environments of a different class.
         """
         if not getattr(self._editor, "continues", False):
             raise WorldError(
-                f"play cannot continue from states of {type(self._editor).__name__}: if they contain everything that "
-                "determines how an episode continues, set its attribute `continues` to True"
+                f"play cannot continue from states of {type(self._editor).__name__}: if the states contain everything "
+                "that determines how an episode continues, set the editor's attribute `continues` to True"
             )
         self.states(environment)
         inner: Any = unwrapped(environment)
@@ -135,7 +136,7 @@ class GymnasiumWorld:
         return [item for item in self._editor.objects(state) if terrain or not item.terrain]
 
     def without(self, state: bytes, objects: Sequence[WorldObject]) -> bytes:
-        """Return the state without some of its objects. Raises WorldError for an object of another state."""
+        """Return the state without some of its objects. Raises WorldError for an object from a different state."""
         return self._editor.without(state, objects)
 
     def moved(self, state: bytes, item: WorldObject, to: Position) -> bytes:
@@ -143,7 +144,7 @@ class GymnasiumWorld:
         return self._method("moved")(state, item, to)
 
     def replaced(self, state: bytes, item: WorldObject, type: str) -> bytes:
-        """Return the state after replacing an object with an object of another type at the same position.
+        """Return the state after replacing an object with an object of a different type at the same position.
 
         Raises WorldError for an unknown type.
         """
@@ -174,7 +175,7 @@ class GymnasiumWorld:
     def _method(self, name: str) -> Callable[..., bytes]:
         method: Callable[..., bytes] | None = getattr(self._editor, name, None)
         if method is None:
-            raise WorldError(f"objects cannot be {name}: {type(self._editor).__name__} has no method {name!r}")
+            raise WorldError(f"objects cannot be {name}, because {type(self._editor).__name__} has no method {name!r}")
         return method
 
     def close(self) -> None:
@@ -211,5 +212,5 @@ def _editor(name: str, environment: gymnasium.Env[Any, Any]) -> StateEditor:
         return MiniGridEditor(environment.unwrapped, _observation_wrappers(environment))
     raise WorldError(
         f"states of {name or type(environment.unwrapped).__name__} cannot be edited: its environment has no attribute "
-        f"{EDITOR!r}, a StateEditor (see docs/extending.md)"
+        f"{EDITOR!r} with a StateEditor (see docs/extending.md)"
     )

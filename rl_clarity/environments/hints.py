@@ -1,4 +1,5 @@
-"""Paint hints into observations, bars that show an expert's action, to test whether saliency maps find them.
+"""Paint hints into observations, to test whether saliency maps find them. The hints are bars that show an expert's
+action.
 
 An agent that was trained with the expert's hints can ignore the rest of the frame. If a saliency method explains the
 agent, its maps highlight the hints. For an agent that was trained with random hints, the maps should not highlight
@@ -76,8 +77,8 @@ class ActionHints(Wrapper):
         actions = np.asarray(self._expert(observations))
         if actions.shape != (len(observations),) or not np.isin(actions, np.arange(self.num_actions)).all():
             raise EnvironmentSetupError(
-                f"the expert returned {actions!r}; for {len(observations)} observations it must return as many actions "
-                f"from 0 to {self.num_actions - 1}"
+                f"the expert returned {actions!r}; for {len(observations)} observations, it must return as many "
+                f"actions, each from 0 to {self.num_actions - 1}"
             )
         return actions.astype(np.int64)
 

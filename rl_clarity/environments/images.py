@@ -29,7 +29,8 @@ class ImageLayout:
     high: float
     """The value of white."""
     is_uint8: bool
-    """Whether the conversion keeps the values of observations, as for vectors and for uint8 images from 0 to 255."""
+    """Whether the conversion keeps the values of observations. It does so for vectors and for uint8 images from 0 to
+    255."""
     assumed: bool = True
     """Whether the range comes from the observation space rather than from the caller."""
     observed: ObservedValues = field(default_factory=ObservedValues, compare=False, repr=False)
@@ -41,7 +42,7 @@ class ImageLayout:
     """Shapes of the numeric entries of a dictionary besides the image, by name."""
 
     def held_inputs(self, observations: Any) -> dict[str, np.ndarray]:
-        """Return the numeric entries (N, ...) float32 of N observations besides the image, by name."""
+        """Return the numeric entries of N observations, except the image, as arrays (N, ...) float32 by name."""
         return {name: np.array(observations[name], np.float32) for name in self.held}
 
     def last(self, observation: Any) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -50,7 +51,9 @@ class ImageLayout:
         return self.convert(batch)[0], {name: array[0] for name, array in self.held_inputs(batch).items()}
 
     def convert(self, observations: Any) -> np.ndarray:
-        """Convert observations (N, ...) of this layout, or a dictionary of them, to images (N, H, W, C) uint8."""
+        """Convert a batch of observations (N, ...) with this layout to images (N, H, W, C) uint8. If observations are
+        dictionaries, the batch is a dictionary of arrays.
+        """
         observations = np.asarray(observations if self.key is None else observations[self.key])
         ordered = observations.transpose(0, *(axis + 1 for axis in self.axes))
         raw = np.ascontiguousarray(ordered.reshape(len(observations), *self.shape))
@@ -81,7 +84,9 @@ class VectorLayout(ImageLayout):
         """Convert observations (N, n) to (N, 1, 1, n) float32. Raises SamplesError for numbers that are not finite."""
         vectors = np.array(observations, np.float32).reshape(len(observations), *self.shape)
         if not np.isfinite(vectors).all():
-            raise SamplesError(f"an observation is {vectors[~np.isfinite(vectors)][0]}; observations must be finite")
+            raise SamplesError(
+                f"an observation contains {vectors[~np.isfinite(vectors)][0]}; observations must be finite"
+            )
         return vectors
 
 
@@ -92,9 +97,9 @@ def image_layout(
 
     A vector (n,) becomes an image of a single pixel. In a dictionary, the largest image is converted, and other numeric
     entries are held inputs. `channels_first` determines whether the channels come before or after height and width. By
-    default, the shorter of the first and the last axis of an image is that of the channels. `value_range` contains the
-    values of black and white, and is needed if the bounds of the space are missing or wrong. Raises
-    EnvironmentSetupError for other spaces.
+    default, the shorter of the first and the last axis of an image is taken as the channel axis. `value_range` contains
+    the values of black and white, and is needed if the bounds of the space are missing or wrong. Raises
+    EnvironmentSetupError for unsupported spaces.
     """
     if isinstance(getattr(space, "spaces", None), Mapping):
         return _dictionary_layout(space, channels_first, value_range)
@@ -109,7 +114,7 @@ def image_layout(
     height, width = shape[axes[0]], shape[axes[1]]
     if min(height, width) < MIN_SIDE:
         raise EnvironmentSetupError(
-            f"observation space {space} has {height} x {width} positions, too few for an image; "
+            f"observation space {space} has {height} x {width} positions, which are too few for an image; "
             "wrap the environment so that it returns pixels (gymnasium.wrappers.AddRenderObservation)"
         )
     channels = int(np.prod([shape[axis] for axis in axes[2:]], dtype=int))
@@ -123,7 +128,7 @@ def image_layout(
 
 
 def stacked(observations: Sequence[Any]) -> Any:
-    """Stack the observations of N single environments to an array (N, ...), or to a dict of arrays if they are
+    """Stack the observations of N single environments into an array (N, ...), or into a dict of arrays if they are
     dictionaries.
     """
     first = observations[0]
@@ -165,8 +170,9 @@ def image_axes(shape: tuple[int, ...], channels_first: bool | None = None) -> tu
         return 0, 1
     if len(shape) not in (3, 4):
         raise EnvironmentSetupError(
-            f"observations of shape {shape} are not images: (H, W), (H, W, C), (C, H, W), a stack of these or a vector "
-            "(n,) is needed; wrap the environment so that it returns pixels (gymnasium.wrappers.AddRenderObservation)"
+            f"observations of shape {shape} are not images: the shape must be (H, W), (H, W, C) or (C, H, W), a stack "
+            "of these, or (n,) for a vector; wrap the environment so that it returns pixels "
+            "(gymnasium.wrappers.AddRenderObservation)"
         )
     stack = len(shape) - 3  # the first axis is the stack, oldest image first
     first = shape[stack] < shape[-1] if channels_first is None else channels_first

@@ -53,4 +53,6 @@ def check_types(spec: EnvironmentSpec, types: Collection[str], option: str) -> N
         known = [name for name in world.types if name not in terrain]
         unknown = [name for name in types if name not in known]
         if unknown:
-            raise OptionError(f"{option}={unknown}: {spec.name} has objects of the types {', '.join(known)}")
+            raise OptionError(
+                f"{option}={unknown} is not available: {spec.name} has objects of the types {', '.join(known)}"
+            )

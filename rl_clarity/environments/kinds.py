@@ -26,8 +26,8 @@ CAN_RUN_CODE = {"can_run_code": True}
 """Use `field(metadata=CAN_RUN_CODE)` for an option that is read from the caller's metadata, but not from the metadata
 of a checkpoint."""
 UNTRUSTED = "untrusted"
-"""Name of the metadata entry with those metadata of a checkpoint that could cause code to run and were not passed by
-the caller."""
+"""Name of the metadata entry that contains the metadata of a checkpoint that could cause code to run, except those that
+the caller passed."""
 NAMES = ("env_name", "env_id")
 
 
@@ -87,7 +87,7 @@ class EnvironmentKind:
     example: str = "NAME"
     """Name of an environment of this kind, as an example in error messages."""
     imports_modules: bool = True
-    """Whether a name can import a module, as `module:Name-v0` does."""
+    """Whether a name can import a module, like `module:Name-v0`."""
     thread_safe: bool = False
     """Whether environments behave the same if another thread steps other environments at the same time."""
     world: Callable[[str, Any], World] | None = None
@@ -119,7 +119,7 @@ def make(spec: EnvironmentSpec, num_envs: int, seed: int, *, full_resolution: bo
     """Make `num_envs` environments. With `full_resolution` they can also `render()` larger images.
 
     The same arguments give environments that behave the same. Raises EnvironmentSetupError for an unknown kind, name or
-    option, a missing package, or spaces of observations or actions that are not supported.
+    option, a missing package, or an unsupported observation or action space.
     """
     if num_envs < 1:
         raise EnvironmentSetupError(f"num_envs={num_envs} must be at least 1")
@@ -136,8 +136,8 @@ def make(spec: EnvironmentSpec, num_envs: int, seed: int, *, full_resolution: bo
 
 
 def make_world(spec: EnvironmentSpec) -> World:
-    """Make the world of an environment. It draws observations, including stacked frames, as the environment that `make`
-    returns.
+    """Make the world of an environment. The world draws the same observations, including stacked frames, as the
+    environment that `make` returns.
 
     Raises WorldError for an environment whose states cannot be edited, DependencyError if editing them needs a package
     that is not installed, and EnvironmentSetupError in the same cases as `make`.
@@ -146,7 +146,7 @@ def make_world(spec: EnvironmentSpec) -> World:
     if kind.world is None:
         editable = [name for name in KINDS if (known := KINDS.find(name)) is not None and known.world is not None]
         raise WorldError(
-            f"states of the environment kind {spec.kind!r} cannot be edited, only those of {', '.join(editable)}"
+            f"states of the environment kind {spec.kind!r} cannot be edited; editable kinds: {', '.join(editable)}"
         )
     options, common = _split_options(spec, kind)
     world = kind.world(spec.name, options)
@@ -175,7 +175,7 @@ def parse_options(kind: str, options: type[Any], values: Mapping[str, Any]) -> A
     """Return an instance of a kind's options. Options that are None get their default.
 
     Fields of type `bool` accept 0 and 1, fields of type `int` everything that `int()` accepts. Raises
-    EnvironmentSetupError for unknown names and other values.
+    EnvironmentSetupError for unknown names and invalid values.
     """
     types = {option.name: str(getattr(option.type, "__name__", option.type)) for option in dataclasses.fields(options)}
     arguments = {}
@@ -188,7 +188,7 @@ def parse_options(kind: str, options: type[Any], values: Mapping[str, Any]) -> A
     except ClarityError:
         raise
     except (TypeError, ValueError, ArithmeticError) as error:
-        raise EnvironmentSetupError(f"invalid options of {kind}, {arguments}: {error}") from error
+        raise EnvironmentSetupError(f"the options of {kind} are invalid ({arguments}): {error}") from error
 
 
 def _convert(name: str, value: Any, type_name: str) -> Any:
@@ -208,7 +208,7 @@ def spec_from_metadata(metadata: Mapping[str, Any], *, num_actions: int | None =
     """Return the specification of an agent's environment from the metadata of its checkpoint.
 
     Missing metadata get the defaults of understanding-rl-vision. `num_actions` is the number of the agent's actions.
-    Raises EnvironmentSetupError if there is no name, or the kind is unknown.
+    Raises EnvironmentSetupError if the metadata do not contain the name of an environment, or if the kind is unknown.
     """
     kind = _kind(metadata)
     name = next((metadata[key] for key in NAMES if metadata.get(key)), None)
@@ -250,7 +250,7 @@ def check_environment(metadata: Mapping[str, Any]) -> None:
 def override_name(metadata: Mapping[str, Any], env_name: str | None) -> dict[str, Any]:
     """Return the caller's metadata with the entry `env_name`, unless `env_name` is None.
 
-    Raises OptionError if the metadata contain the name of another environment.
+    Raises OptionError if the metadata contain the name of a different environment.
     """
     if env_name is None:
         return dict(metadata)

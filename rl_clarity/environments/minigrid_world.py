@@ -13,7 +13,7 @@ from rl_clarity.environments.worlds import Position, WorldObject
 
 COLORS = ("red", "green", "blue", "purple", "yellow", "grey")
 USUAL_COLORS = {"wall": "grey", "goal": "green", "lava": "red"}
-"""Colors that are not part of a type's name."""
+"""Colors that are omitted from the names of types, by kind of object."""
 TERRAIN = ("wall", "floor")
 OPEN, CLOSED, LOCKED = range(3)
 FORWARD = ((1, 0), (0, 1), (-1, 0), (0, -1))
@@ -57,9 +57,9 @@ class MiniGridEditor:
     """Edits states of a MiniGrid environment.
 
     A state is JSON. It contains the grid, the player, the object that the player carries, the number of steps, the
-    state of the random generator, and those other variables of the environment that are numbers, strings, positions or
-    objects of the grid. Episodes continue from a restored state as they did before, unless the environment has
-    variables of other types.
+    state of the random generator, and all other variables of the environment that contain numbers, strings, positions
+    or objects of the grid. Episodes continue from a restored state exactly as they originally did, unless the
+    environment has variables of other types.
     """
 
     types = tuple(TYPES)
@@ -81,8 +81,8 @@ class MiniGridEditor:
             self._transposed = self._transposed and not names & IMAGES
 
     def save(self, environment: Any) -> bytes:
-        """Return the state of an environment. Raises WorldError if it contains objects whose types are not
-        MiniGrid's.
+        """Return the state of an environment. Raises WorldError if it contains objects of types that MiniGrid does not
+        define.
         """
         x, y = environment.agent_pos
         state = {
@@ -116,7 +116,7 @@ class MiniGridEditor:
         return [self._describe(read, number, *item) for number, item in enumerate(_things(read))]
 
     def without(self, state: bytes, objects: Sequence[WorldObject]) -> bytes:
-        """Return the state without some of its objects. Raises WorldError for an object of another state."""
+        """Return the state without some of its objects. Raises WorldError for an object from a different state."""
         read = _read(state)
         for item in objects:
             _take(read, item)
@@ -132,12 +132,12 @@ class MiniGridEditor:
         return _write(read)
 
     def replaced(self, state: bytes, item: WorldObject, type: str) -> bytes:
-        """Return the state after replacing an object with an object of another type in the same cell.
+        """Return the state after replacing an object with an object of a different type in the same cell.
 
         Raises WorldError for an unknown type, and for an object that the player carries.
         """
         if item.handle is None:
-            raise WorldError(f"the player carries the {item.type}: only objects in cells can be replaced")
+            raise WorldError(f"the {item.type} cannot be replaced, because the player carries it")
         return self.inserted(self.without(state, [item]), type, item.center)
 
     def inserted(self, state: bytes, type: str, at: Position) -> bytes:
@@ -146,7 +146,7 @@ class MiniGridEditor:
         Raises WorldError for an unknown type, and for a cell that is not free.
         """
         if type not in TYPES:
-            raise WorldError(f"MiniGrid has no objects of type {type!r}, but {', '.join(TYPES)}")
+            raise WorldError(f"MiniGrid has no objects of type {type!r}; available types: {', '.join(TYPES)}")
         read = _read(state)
         kind, color = TYPES[type]
         _put(read, [kind, color, CLOSED if kind == "door" else OPEN, None], at)
@@ -175,8 +175,8 @@ class MiniGridEditor:
 
 
 def _variables(environment: Any) -> dict[str, Any]:
-    """Return the other variables that determine how an episode continues, as JSON values: variables with plain values,
-    variables with objects (by index), and the state of the random generator.
+    """Return the remaining variables that determine how an episode continues, as JSON values: variables with plain
+    values, variables that contain objects (by index), and the state of the random generator.
     """
     values, objects = dict[str, Any](), dict[str, Any]()
     places = {id(item): index for index, item in enumerate(environment.grid.grid) if item is not None}
@@ -218,14 +218,16 @@ def _set_variables(environment: Any, read: Mapping[str, Any]) -> None:
         if "random" in read:
             environment.np_random.bit_generator.state = read["random"]
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise WorldError(f"variables of a state of MiniGrid do not fit the environment ({error!r})") from error
+        raise WorldError(f"the variables of a MiniGrid state do not fit the environment ({error!r})") from error
 
 
 def _thing(item: Any) -> Thing | None:
     if item is None:
         return None
     if item.type not in {kind for kind, _ in TYPES.values()}:
-        raise WorldError(f"objects of type {item.type!r} are not MiniGrid's, so states with them cannot be saved")
+        raise WorldError(
+            f"states with objects of type {item.type!r} cannot be saved, because MiniGrid does not define this type"
+        )
     return [item.type, item.color, int(item.encode()[2]), _thing(getattr(item, "contains", None))]
 
 
@@ -261,7 +263,7 @@ def _read(state: bytes) -> dict[str, Any]:
         ):
             raise ValueError
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise WorldError(f"{bytes(state[:40])!r}... is not a state of MiniGrid") from error
+        raise WorldError(f"{bytes(state[:40])!r}... is not a MiniGrid state") from error
     return read
 
 
@@ -305,8 +307,8 @@ def _put(read: dict[str, Any], thing: Thing, at: Position) -> None:
     width, height = read["size"]
     x, y = int(at[0] // 1), int(height - 1 - at[1] // 1)
     if not (0 <= x < width and 0 <= y < height):
-        raise WorldError(f"{tuple(at)!r} is out of the grid of {width} x {height} cells")
+        raise WorldError(f"{tuple(at)!r} is outside the grid of {width} x {height} cells")
     present = read["cells"][y * width + x]
     if present is not None:
-        raise WorldError(f"the cell at {tuple(at)!r} has a {type_name(present)}: remove it first")
+        raise WorldError(f"the cell at {tuple(at)!r} contains a {type_name(present)}, which must be removed first")
     read["cells"][y * width + x] = thing

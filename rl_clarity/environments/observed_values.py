@@ -7,7 +7,7 @@ import numpy as np
 from rl_clarity.base.errors import SamplesError
 
 FEWEST_LEVELS = 5
-"""Smallest number of levels, of 256, that is not suspicious in observations."""
+"""Smallest number of the 256 levels that observations can use without being suspicious."""
 SEPARATE = 0.25
 """Values within a level count as equal if they differ by at most this share of a level."""
 
@@ -63,15 +63,15 @@ class ObservedValues:
         smallest, largest = float(self.low.min()), float(self.high.max())
         if not np.isfinite([smallest, largest]).all():
             raise SamplesError(
-                f"observations range from {smallest:g} to {largest:g}: those of images are finite; correct the "
+                f"observations range from {smallest:g} to {largest:g}, but images must be finite: correct the "
                 "environment or its wrappers"
             )
         level = (high - low) / 255
         few = len(self._levels) < FEWEST_LEVELS
         if smallest < low - level / 2 or largest > high + level / 2:
-            problem = "values outside are cut off"
+            problem = "values outside this range are clipped"
         elif few and any(last - first > SEPARATE for first, last in self._levels.values()):
-            problem = f"rounding leaves {len(self._levels)} of 256 levels"
+            problem = f"rounding leaves only {len(self._levels)} of 256 levels"
         elif assumed and high == 255 and set(self._levels) == {0, 1}:
             problem = "0 and 1 both look black"
         else:
@@ -79,7 +79,11 @@ class ObservedValues:
         own = _usual_range(smallest, largest)
         each = dict.fromkeys(f"{a:.3g} to {b:.3g}" for a, b in zip(self.low, self.high, strict=True))
         channels = f" (channels {', '.join(each)})" if len(each) > 1 else ""
-        right = f"; value_range=({low:g}, {high:g}) if they are right" if assumed and not own[1] > high else ""
+        right = (
+            f"; if the declared bounds are right, pass value_range=({low:g}, {high:g})"
+            if assumed and not own[1] > high
+            else ""
+        )
         raise SamplesError(
             f"observations range from {smallest:.3g} to {largest:.3g}{channels}, but {low:g} to {high:g} are declared: "
             f"{problem}. Pass value_range=({own[0]:g}, {own[1]:g}), the values of black and white, or declare these "

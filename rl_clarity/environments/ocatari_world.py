@@ -2,8 +2,8 @@
 
 OCAtari: Object-Centric Atari 2600 Reinforcement Learning Environments (Delfosse, Blüml, Gregori, Sztwiertnia and
 Kersting, 2024; arXiv 2306.08649). Only its functions that read memory are used, with the memory of this package's
-emulator, because OCAtari's environments have another preprocessing. Objects are painted over, because it is not known
-how to remove them.
+emulator, because OCAtari's environments preprocess frames differently. Objects are painted over, because it is not
+known how to remove them.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class OcatariBoxes(AtariStates):
         name = game.replace("_", "")
         if name not in KNOWN:
             raise WorldError(
-                f"objects of {game} are not known: they can be removed from {', '.join(GAMES)}, and painted over, with "
-                f"the extra `ocatari`, in {', '.join(KNOWN)}"
+                f"the objects of {game} are not known. Objects can be removed in {', '.join(GAMES)}; with the "
+                f"extra `ocatari`, they can also be painted over in {', '.join(KNOWN)}"
             )
         self._module = _module(name)
         self._player = _type_name(PLAYERS.get(name, "Player"))
@@ -111,6 +111,6 @@ def _module(name: str) -> Any:
         return import_module(f"ocatari.ram.{name}")
     except ImportError as error:
         raise DependencyError(
-            f"boxes of the objects of {name} need OCAtari, which is not installed ({error}): "
-            'pip install "rl-clarity[ocatari]". It needs numpy < 2'
+            f"finding the objects of {name} needs OCAtari, which is not installed ({error}): "
+            'pip install "rl-clarity[ocatari]". OCAtari needs numpy < 2'
         ) from error

@@ -21,7 +21,9 @@ Box = tuple[float, float, float, float]
 
 
 class KnowsBoxes(Protocol):
-    """A world that draws states and knows the boxes of their objects: the methods of `World` that do not edit."""
+    """A world that draws states and knows the boxes of their objects. It has those methods of `World` that do not edit
+    states.
+    """
 
     types: tuple[str, ...]
 
@@ -123,7 +125,7 @@ def paint_over(image: np.ndarray, box: Box) -> None:
 
 def _not_edited(what: str) -> WorldError:
     return WorldError(
-        f"objects of this environment cannot be {what}: only their boxes are known, so that they can be painted over"
+        f"objects of this environment cannot be {what}, but only painted over, because only their boxes are known"
     )
 
 
@@ -138,5 +140,5 @@ def _split(state: bytes) -> tuple[bytes, list[Box]]:
         boxes = json.loads(state[8 + length :])
         painted = [(float(a), float(b), float(c), float(d)) for a, b, c, d in boxes]
     except (struct.error, ValueError, TypeError, OverflowError, RecursionError) as error:
-        raise WorldError(f"{state[:16]!r}... is not a state whose objects are painted over") from error
+        raise WorldError(f"{state[:16]!r}... is not a state of a world whose objects are painted over") from error
     return state[8 : 8 + length], painted

@@ -75,7 +75,7 @@ class ProcgenOptions:
     use_backgrounds: bool = True
     """Draw backgrounds."""
     restrict_themes: bool = False
-    """Use one theme only."""
+    """Use only one theme."""
     use_monochrome_assets: bool = False
     """Draw objects as rectangles of one color instead of images."""
     use_generated_assets: bool = False
@@ -94,23 +94,25 @@ class ProcgenOptions:
         low, count = self.start_level, self.num_levels
         if low < 0 or count < 0 or low + count > LEVELS or self.num_threads < 0:
             raise EnvironmentSetupError(
-                f"start_level={low}, num_levels={count}, num_threads={self.num_threads} must not be negative, "
-                f"and there are {LEVELS} levels"
+                f"start_level={low}, num_levels={count} and num_threads={self.num_threads} must not be negative, "
+                f"and start_level + num_levels must be at most {LEVELS}"
             )
         if self.distribution_mode == "exploration" and (low or count):
             raise EnvironmentSetupError(
-                f"start_level={low}, num_levels={count}: distribution_mode='exploration' has one fixed level; "
-                "leave both at 0"
+                f"start_level={low} and num_levels={count} must be 0, because distribution_mode='exploration' has only "
+                "one level"
             )
 
     def arguments(self, game: str) -> dict[str, Any]:
-        """Return the arguments with which Procgen's environments are made. Raises EnvironmentSetupError for a game
-        without this distribution mode.
+        """Return the arguments with which Procgen's environments are made. Raises EnvironmentSetupError for a game that
+        does not have the distribution mode.
         """
         mode = self.distribution_mode
         if game not in GAMES_WITH_MODE[mode]:
             modes = [other for other, games in GAMES_WITH_MODE.items() if game in games]
-            raise EnvironmentSetupError(f"distribution_mode={mode!r}: {game} has only the modes {', '.join(modes)}")
+            raise EnvironmentSetupError(
+                f"distribution_mode={mode!r} is invalid: {game} has only the modes {', '.join(modes)}"
+            )
         arguments = asdict(self)
         if mode == "exploration":
             del arguments["start_level"], arguments["num_levels"]
@@ -143,10 +145,12 @@ def parse_name(name: str) -> str:
 
 
 def make_world(name: str, options: ProcgenOptions) -> ProcgenWorld:
-    """Make the world of a game. Raises WorldError for generated assets, whose states Procgen cannot save."""
+    """Make the world of a game. Raises WorldError if assets are generated, because Procgen cannot save the states of
+    such games.
+    """
     game = parse_name(name)
     if options.use_generated_assets:
-        raise WorldError(f"use_generated_assets=True: Procgen cannot save the state of {game} with generated assets")
+        raise WorldError(f"Procgen cannot save the state of {game} with generated assets (use_generated_assets=True)")
     arguments = options.arguments(game) | {"num_threads": 0, "rand_seed": 0}
 
     def open_games(count: int, full: bool) -> Any:
@@ -310,7 +314,7 @@ class ResumableProcgenEnvironment(ProcgenEnvironment):
     """N environments of one Procgen game, whose state can be saved and restored."""
 
     def snapshot(self) -> dict[str, np.ndarray]:
-        """Return the state of the games, for `restore` of environments made with the same arguments."""
+        """Return the state of the games, for the `restore` method of environments made with the same arguments."""
         states = [np.frombuffer(state, np.uint8) for state in self._env.get_state()]
         sizes = np.array([len(state) for state in states])
         return {"states": np.concatenate(states), "sizes": sizes, "steps": self._steps.copy()}

@@ -56,7 +56,7 @@ class Deaths:
     def _cause_in(
         self, state: bytes, action: int, terrain: Sequence[WorldObject], things: Sequence[WorldObject]
     ) -> str:
-        """Return the cause of a death that also occurs when all of `things` are removed."""
+        """Return the cause of a death that occurs even if all of `things` are removed."""
         for type in dict.fromkeys(item.type for item in terrain):
             of_type = [item for item in terrain if item.type == type]
             if not self._ends(self._world.without(state, [*things, *of_type]), action):

@@ -21,7 +21,7 @@ USES_BACKGROUNDS = 4
 CENTER = 14
 """Index of the x coordinate of the view's center among the numbers of VIEW. The y coordinate follows it."""
 SCREEN = 9
-"""Number of 32-bit numbers between the random generator of images and the grid. The last but one is the number of
+"""Number of 32-bit numbers between the random generator of images and the grid. The second to last is the number of
 visible cells."""
 ENTITY = 31
 """Number of 32-bit numbers of an entity. The constants below are the indices of those that are used."""
@@ -104,7 +104,7 @@ class _Reader:
 
 
 def without_background(data: bytes) -> bytes:
-    """Return a saved state after switching the option `use_backgrounds` off. Raises WorldError for bytes that end too
+    """Return a saved state after setting the option `use_backgrounds` to false. Raises WorldError if the bytes end too
     early.
     """
     reader = _Reader(data)
@@ -116,7 +116,7 @@ def without_background(data: bytes) -> bytes:
 
 
 def read_state(data: bytes) -> GameState:
-    """Read the saved state of any game of Procgen. Raises WorldError for bytes that end too early."""
+    """Read the saved state of any game of Procgen. Raises WorldError if the bytes end too early."""
     reader = _Reader(data)
     reader.number()  # version
     reader.skip_text()  # name

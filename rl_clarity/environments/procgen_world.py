@@ -73,17 +73,17 @@ class ProcgenWorld:
         self._cells = functools.lru_cache(maxsize=4)(self._cells_of_grid)  # most steps of a level have the same grid
 
     def states(self, environment: VectorEnvironment) -> list[bytes]:
-        """Return the current state of each environment. Raises WorldError for environments of another game."""
+        """Return the current state of each environment. Raises WorldError for environments of a different game."""
         inner: Any = unwrapped(environment)
         if getattr(inner, "game", None) != self.game:
-            raise WorldError(f"the environment does not play {self.game}, whose states this world reads")
+            raise WorldError(f"the environment does not play {self.game}, the game of this world")
         return [bytes(state) for state in inner._env.get_state()]
 
     def restore(self, environment: VectorEnvironment, states: Sequence[bytes]) -> np.ndarray:
         """Restore a state in each of the N environments, and return the observations (N, 64, 64, 3).
 
-        Raises WorldError for environments and states of another game, and if a state differs when it is saved again
-        after it was restored.
+        Raises WorldError for environments and states of a different game, and if a restored state is not the same when
+        it is saved again.
         """
         self.states(environment)
         inner: Any = unwrapped(environment)
@@ -91,7 +91,9 @@ class ProcgenWorld:
         observations = inner.continue_from(states, [read_state(state).time for state in states])
         for i, (before, after) in enumerate(zip(states, self.states(environment), strict=True)):
             if before != after:
-                raise WorldError(f"state {i} of {self.game} differs when it is saved again after it was restored")
+                raise WorldError(
+                    f"state {i} of {self.game} cannot be restored exactly: saving it again gives a different state"
+                )
         return np.array(observations)
 
     def objects(self, state: bytes, *, terrain: bool = True) -> list[WorldObject]:
@@ -102,7 +104,7 @@ class ProcgenWorld:
         return [self._describe(read, i, *item) for i, item in enumerate(items)]
 
     def without(self, state: bytes, objects: Sequence[WorldObject]) -> bytes:
-        """Return the state without some of its objects. Raises WorldError for an object of another state."""
+        """Return the state without some of its objects. Raises WorldError for an object from a different state."""
         read = read_state(state)
         grid, entities = read.grid.copy(), read.entities.copy()
         for item in objects:
@@ -116,7 +118,8 @@ class ProcgenWorld:
 
     def moved(self, state: bytes, item: WorldObject, to: Position) -> bytes:
         """Return the state after moving the center of an object to another position, in cells. Objects of the grid move
-        by whole cells. Raises WorldError if this would move them out of the grid, and for an object of another state.
+        by whole cells. Raises WorldError if this would move them out of the grid, and for an object from a different
+        state.
         """
         read = read_state(state)
         grid, entities = read.grid.copy(), read.entities.copy()
@@ -129,13 +132,13 @@ class ProcgenWorld:
         target = cells + np.rint(shift[::-1]).astype(int)
         if ((target < 0) | (target >= grid.shape)).any():
             raise WorldError(
-                f"to={to!r} moves the {item.type} out of the grid of {grid.shape[1]} x {grid.shape[0]} cells"
+                f"to={to!r} moves the {item.type} outside the grid of {grid.shape[1]} x {grid.shape[0]} cells"
             )
         grid[target[:, 0], target[:, 1]] = kinds
         return _replace(read, entities, grid)
 
     def replaced(self, state: bytes, item: WorldObject, type: str) -> bytes:
-        """Return the state after replacing an object with an object of another type at the same position.
+        """Return the state after replacing an object with an object of a different type at the same position.
 
         Raises WorldError for an unknown type.
         """
@@ -156,10 +159,10 @@ class ProcgenWorld:
         elif cell is not None:
             column, row = int(np.floor(at[0])), int(np.floor(at[1]))
             if not (0 <= row < grid.shape[0] and 0 <= column < grid.shape[1]):
-                raise WorldError(f"at={at!r} is out of the grid of {grid.shape[1]} x {grid.shape[0]} cells")
+                raise WorldError(f"at={at!r} is outside the grid of {grid.shape[1]} x {grid.shape[0]} cells")
             grid[row, column] = cell
         else:
-            raise WorldError(f"{self.game} has no objects of type {type!r}, but {', '.join(self.types)}")
+            raise WorldError(f"{self.game} has no objects of type {type!r}; available types: {', '.join(self.types)}")
         return _replace(read, entities, grid)
 
     def without_background(self, state: bytes) -> bytes:
@@ -197,10 +200,10 @@ class ProcgenWorld:
 
     def _check_game(self, states: Sequence[bytes]) -> None:
         for game in {game_of(state) for state in states} - {self.game}:  # Procgen would abort the process
-            raise WorldError(f"the state is of {game!r:.40}, and not of {self.game}, which this world draws")
+            raise WorldError(f"the state is of the game {game!r:.40}, not of {self.game}, the game of this world")
 
     def _entities(self, read: GameState) -> Iterator[tuple[str, tuple[float, ...], bool, Any]]:
-        """Yield for each entity except the player its name, its box, whether it moves, and its handle."""
+        """Yield a tuple for each entity except the player: its name, its box, whether it moves, and its handle."""
         names = [self._names.entity_name(int(kind)) for kind in read.types]
         numbers = read.numbers
         trails = self._trails(read, names)
@@ -213,8 +216,8 @@ class ProcgenWorld:
             yield name, (x - rx, y - ry, x + rx, y + ry), moves, (ENTITIES, tuple(indices))
 
     def _trails(self, read: GameState, names: Sequence[str]) -> dict[int, int]:
-        """Return, for the index of each trail, the index of the nearest entity that leaves trails, if it is within
-        TRAIL_REACH.
+        """Map the index of each trail to the index of the nearest entity that leaves trails. Trails without such an
+        entity within TRAIL_REACH are omitted.
         """
         sources = [i for i, name in enumerate(names) if name == self._names.trail]
         places = read.numbers[:, [X, Y]]
@@ -229,8 +232,8 @@ class ProcgenWorld:
     def _cells_of_grid(
         self, numbers: bytes, shape: tuple[int, int], terrain: bool
     ) -> Sequence[tuple[str, tuple[float, ...], bool, Any]]:
-        """Return for each object of the grid its name, its box, False because it does not move, and its handle. Joined
-        cells are one object.
+        """Return a tuple for each object of the grid: its name, its box, False (because it does not move), and its
+        handle. Joined cells are one object.
         """
         grid = np.frombuffer(numbers, "<i4").reshape(shape)
         kinds: dict[str, list[int]] = defaultdict(list)
@@ -260,8 +263,9 @@ class ProcgenWorld:
         return WorldObject(name, number, box, offset, pixels, moves, name in TERRAIN, handle)
 
     def _find(self, read: GameState, item: WorldObject, kind: str) -> Collection[Any]:
-        """Return the indices of the entities, or the cells, of which an object consists, or nothing if they are not of
-        this kind (ENTITIES or CELLS). Raises WorldError for an object of another state.
+        """Return the entities (by index) or cells of which an object consists. Return an empty collection if the object
+        does not consist of the given `kind` (ENTITIES or CELLS). Raises WorldError for an object from a different
+        state.
         """
         try:
             where, members = item.handle

@@ -93,7 +93,7 @@ def snapshot(environment: VectorEnvironment) -> dict[str, np.ndarray] | None:
 
 @runtime_checkable
 class HasImageLayout(Protocol):
-    """An environment that converts its observations from another range or layout."""
+    """An environment that converts its observations from a different range or layout."""
 
     @property
     def layout(self) -> ImageLayout:
@@ -112,7 +112,7 @@ class HasLevels(Protocol):
 
 @runtime_checkable
 class HasInfos(Protocol):
-    """An environment that reports facts about its states, such as some that cannot be observed."""
+    """An environment that reports facts about its states, which may include facts that cannot be observed."""
 
     def infos(self) -> Sequence[Mapping[str, Any]]:
         """Return a dict of facts about the current state of each of the N environments."""

@@ -20,7 +20,8 @@ Found = tuple[WorldObject | None, ...]
 
 
 class StackedWorld:
-    """A world of stacked frames. It wraps the world of single frames, and draws states as `FrameStack` stacks frames.
+    """A world of stacked frames. It wraps the world of single frames, and stacks the frames that this world draws, like
+    `FrameStack`.
 
     A state contains the states of the inner world for the last `count` frames, or for fewer frames at the start of an
     episode. The objects of a state are those of its newest frame. An edit also changes them in the earlier frames in
@@ -42,7 +43,9 @@ class StackedWorld:
         """
         inner = self._frame_stack(environment)
         if inner.steps != self._steps + 1 and inner.ages.any():
-            raise WorldError("a state of stacked frames includes the frames before it: call states() in every step")
+            raise WorldError(
+                "a state of stacked frames includes the frames of earlier steps: call states() in every step"
+            )
         self._steps = inner.steps
         if len(self._recent) != inner.num_envs:
             self._recent = [deque(maxlen=self._count) for _ in range(inner.num_envs)]
@@ -97,8 +100,8 @@ class StackedWorld:
         )
 
     def replaced(self, state: bytes, item: WorldObject, type: str) -> bytes:
-        """Return the state after replacing an object with an object of another type at the same position, in all its
-        frames.
+        """Return the state after replacing an object with an object of a different type at the same position, in all
+        its frames.
         """
         return self._edited(state, item, lambda frame, it: self.world.replaced(frame, it, type))
 
@@ -142,8 +145,8 @@ class StackedWorld:
 
 
 def _check(item: WorldObject, frames: Sequence[bytes]) -> Found:
-    """Return the object as it is in each frame, or None for frames without it. Raises WorldError for an object of
-    another state.
+    """Return the object as it is in each frame, or None for frames without it. Raises WorldError for an object from a
+    different state.
     """
     found: Found = item.handle
     if not isinstance(found, tuple) or len(found) != len(frames):
@@ -166,5 +169,5 @@ def _split(state: bytes) -> list[bytes]:
         count, lengths = 0, ()
     ends = 8 * (1 + count) + np.cumsum(lengths, dtype=np.int64)
     if not lengths or ends[-1] != len(state):
-        raise WorldError(f"a state of stacked frames cannot have {len(state)} bytes that begin with {state[:16]!r}")
+        raise WorldError(f"the {len(state)} bytes that begin with {state[:16]!r} are not a state of stacked frames")
     return [state[end - length : end] for end, length in zip(ends.tolist(), lengths, strict=True)]

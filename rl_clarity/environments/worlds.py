@@ -79,7 +79,7 @@ class World(Protocol):
         ...
 
     def without(self, state: bytes, objects: Sequence[WorldObject]) -> bytes:
-        """Return the state without some of its objects. Raises WorldError for an object of another state."""
+        """Return the state without some of its objects. Raises WorldError for an object from a different state."""
         ...
 
     def moved(self, state: bytes, item: WorldObject, to: Position) -> bytes:
@@ -87,7 +87,7 @@ class World(Protocol):
         ...
 
     def replaced(self, state: bytes, item: WorldObject, type: str) -> bytes:
-        """Return the state after replacing an object with an object of another type at the same position.
+        """Return the state after replacing an object with an object of a different type at the same position.
 
         Raises WorldError for an unknown type.
         """
@@ -99,7 +99,7 @@ class World(Protocol):
 
     def draw(self, states: Sequence[bytes]) -> np.ndarray:
         """Draw the observations (n, H, W, C) uint8 of n states. The observation of an unedited state is exactly the one
-        that the agent got.
+        that the agent received.
         """
         ...
 
@@ -139,15 +139,18 @@ def restore(world: World, environment: VectorEnvironment, states: Sequence[bytes
     """Restore a state in each of the N environments, and return the observations (N, H, W, C), as `Restores.restore`
     does.
 
-    Raises WorldError if the world cannot restore states, and if the number of states is not that of the environments.
+    Raises WorldError if the world cannot restore states, and if the number of states differs from the number of
+    environments.
     """
     if not isinstance(world, Restores):
         raise WorldError(
-            f"play cannot continue from states of {type(world).__name__}: it has no method `restore` "
+            f"play cannot continue from states of {type(world).__name__}, which has no method `restore` "
             "(see docs/extending.md)"
         )
     if len(states) != environment.num_envs:
-        raise WorldError(f"{len(states)} states cannot be restored in {environment.num_envs} environments")
+        raise WorldError(
+            f"cannot restore {len(states)} states in {environment.num_envs} environments: the numbers must be equal"
+        )
     return world.restore(environment, states)
 
 

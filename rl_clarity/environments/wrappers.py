@@ -27,7 +27,7 @@ _INNER = "inside/"
 
 
 class Wrapper:
-    """A wrapper that delegates everything to another environment. Its state can be saved if that of the environment
+    """A wrapper that delegates everything to another environment. Its state can be saved if the environment's state
     can.
     """
 

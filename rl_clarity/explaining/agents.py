@@ -34,7 +34,7 @@ COMPARED_STEPS = 16
 AgentLoader: TypeAlias = Callable[[str], Agent]
 AgentChoice: TypeAlias = str | os.PathLike[str] | Agent | AgentLoader | None
 """An agent, or its checkpoint, for all episodes; a function that loads the agent of a recorded checkpoint from its
-path; or None to load recorded checkpoints by default."""
+path; or None to load recorded checkpoints in the default way."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class Players:
     """The agents that acted in an episode, or that are used instead to explain it. Each is loaded when it is needed."""
 
     starts: np.ndarray
-    """(n,) int: the first step at which each agent acts. The first number is 0."""
+    """(n,) int: the first step at which each agent acts. The first entry is 0."""
     load: Callable[[int], Agent]
-    """Function that loads the agent which acts from one of these steps on."""
+    """Function that loads the agent that begins to act at one of these steps."""
     tolerance: float = 0.0
     """Largest error of weights that were stored rounded, as a fraction of the root mean square of their tensor."""
 
@@ -67,7 +67,7 @@ def _load_recorded(path: str) -> Agent:
 
 
 def _starts(episode: Episode) -> np.ndarray:
-    """Return the steps (n,) of an episode at which a checkpoint begins to act: 0, and each step at which another
+    """Return the steps (n,) of an episode at which a checkpoint begins to act: 0, and each step at which a different
     checkpoint takes over.
     """
     numbers = episode.agents
@@ -104,7 +104,7 @@ class Agents:
             self._path = self._checkpoint = ""
 
     def key(self, recording: Recording, episode: Episode) -> str | None:
-        """Return the hash of the agents with which an episode is explained, or None if it has no checkpoint."""
+        """Return the hash of the agents that explain an episode, or None if the episode has no checkpoint."""
         if self._checkpoint is not None:
             return self._hash(self._checkpoint) if self._checkpoint else self._passed_key(recording, episode)
         name = f"{recording.location} {episode.index} {episode.facts['start_time']}"
@@ -179,7 +179,9 @@ class Agents:
         return self._hashes[path] + self._load_key
 
     def _passed_key(self, recording: Recording, episode: Episode) -> str:
-        """Return the hash of the agent that was passed: of its parameters, or of its outputs in the episode."""
+        """Return the hash of the agent that was passed. It is computed from the agent's parameters, or from its outputs
+        in the episode if it does not expose parameters.
+        """
         name = "" if parameters(self._agent) else f"{episode.index}"
         if name not in self._hashes:
             arrays = to_arrays(recorded_episode(recording, episode)).items()

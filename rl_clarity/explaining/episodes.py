@@ -47,7 +47,7 @@ class EpisodeAnalysis:
     """Hash of its options, and of the code of analyses and options that are not part of this package."""
 
     def task_name(self, episode: int) -> str:
-        """Return the name of the task that analyzes the episode with an index."""
+        """Return the name of the task that analyzes the episode with this index."""
         return f"{SECTIONS}/{episode_folder(episode)}/{self.name}"
 
 
@@ -61,8 +61,8 @@ def episode_analyses(options: ExplainOptions) -> list[EpisodeAnalysis]:
     ]
     for kind, values in options.analyses.items():
         if kind == "saliency" or not ANALYSES.get(kind).single_episode:
-            how = "methods= (--methods) chooses its maps" if kind == "saliency" else "it needs more than an episode"
-            raise OptionError(f"analyses={kind!r} cannot be added to the explanations of episodes: {how}")
+            how = "methods= (--methods) chooses its maps" if kind == "saliency" else "it needs more than one episode"
+            raise OptionError(f"analyses={kind!r} cannot be added to the explanations of episodes, because {how}")
         wanted.append((kind, kind, values))
     chosen = []
     for name, kind, values in wanted:
@@ -86,7 +86,7 @@ def explain_episode(
     """Run the tasks of an analysis on a single episode. The results of finished tasks are kept in `directory`.
 
     `identity` (JSON) identifies the episode and the agents. The facts of the result are the sections in the format of
-    manifests, the facts of the analysis's tasks, and how far the agents' outputs are from the recorded ones.
+    manifests, the facts of the analysis's tasks, and how much the agents' outputs differ from the recorded ones.
     """
     folder, store = episode_folder(episode.index), WorkStore(directory)
     agent = players.at(0)
@@ -134,7 +134,7 @@ def _agreement(
     players: Players, episode: Episode, states: State, options: ExplainOptions
 ) -> tuple[Agreement, dict[str, np.ndarray | bytes] | None]:
     """Compare the agents' outputs with the recorded ones at every n-th step (`options.every`). Return the agreement,
-    and arrays of all differences, or None if no outputs were recorded.
+    and arrays of all differences (None if no outputs were recorded).
     """
     steps = np.arange(0, len(episode), options.every)
     differences = np.zeros(len(steps))

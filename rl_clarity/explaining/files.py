@@ -51,7 +51,7 @@ class EpisodeSections:
     fraction of the outputs' range."""
 
     def of(self, kind: str) -> list[Mapping[str, Any]]:
-        """Return the data of the sections of one kind."""
+        """Return the data of the sections with the given kind."""
         return [section["data"] for section in self.sections if section["kind"] == kind]
 
 

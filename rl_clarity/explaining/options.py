@@ -33,11 +33,11 @@ class ExplainOptions:
     seed: int = 0
     """Seed of the choice of steps that a map is fitted on."""
     refit: bool = False
-    """Fit the maps again, on the episodes that are there now. By default new episodes are placed on the existing map,
-    whose points stay where they are."""
+    """Fit the maps again, to the episodes that exist now. By default new episodes are placed on the existing map, whose
+    points stay where they are."""
     other_agent: bool = False
-    """Deliberately explain with another agent than the one that played. Without this option, an episode is skipped if
-    the agent's outputs at its first step are not the recorded ones."""
+    """Deliberately explain with a different agent from the one that played. Without this option, an episode is skipped
+    if the agent's outputs at its first step differ from the recorded ones."""
     watch: bool = False
     """Continue as new episodes appear, newest first and at low priority, until interrupted."""
     follow_links: bool = False

@@ -38,7 +38,7 @@ from rl_clarity.recordings.recording import StoredRecording
 from rl_clarity.recordings.search import FoundRecording, find_recordings
 
 PLACED, FITTED = "placed", "fitted"
-"""First components of the names of other tasks than those in `files`: `placed/EPISODE/MAP`, `fitted/MAP`."""
+"""First components of the names of tasks, in addition to those in `files`: `placed/EPISODE/MAP`, `fitted/MAP`."""
 WATCH_SECONDS = 2.0
 WATCHED_CHECKPOINTS = 4
 """Number of checkpoints that each rank processes while watching, before new episodes are looked for."""
@@ -81,7 +81,7 @@ def explain_recording(
         CheckpointError: The checkpoint `agent` cannot be read. Episodes whose recorded checkpoint cannot be read are
             skipped.
         SamplesError: All recordings are damaged.
-        OutputError: Nothing can be written, or another process explains the same recordings.
+        OutputError: No files can be written, or another process is explaining the same recordings.
     """
     chosen = parse(
         ExplainOptions, {"methods": tuple(methods), "every": every, "embeddings": tuple(embeddings), **options}
@@ -90,8 +90,8 @@ def explain_recording(
     text = path_text(path, "path")
     if not find_recordings(text) and not chosen.watch:
         raise OptionError(
-            f"path={text!r}: there is no recording there; rl_clarity.Recorder, RecordEpisodes and "
-            "integrations.sb3.RecorderCallback write them to LOGDIR/plugins/rl_clarity/NAME"
+            f"path={text!r} contains no recording; rl_clarity.Recorder, RecordEpisodes and "
+            "integrations.sb3.RecorderCallback write recordings to LOGDIR/plugins/rl_clarity/NAME"
         )
     with team() as workers, ExitStack() as context:
         memory = workers.share().memory
@@ -122,7 +122,7 @@ def wait() -> None:
 
 @dataclass(frozen=True)
 class _Fitted:
-    """Fitted state maps, one by each method, with the facts of the fit."""
+    """Fitted state maps, one for each method, with the facts of the fit."""
 
     name: str
     facts: Mapping[str, Any]
@@ -233,8 +233,8 @@ class _Explainer:
                 self._store.withdraw(name)
 
     def advance(self) -> bool:
-        """Explain all complete episodes, or only the newest ones while watching. Return whether there was anything to
-        do.
+        """Explain all complete episodes, or only the newest ones while watching. Return whether anything had to be
+        done.
         """
         ranks = self._workers.ranks
         listing = self._recording.refresh().listing()
@@ -296,7 +296,7 @@ class _Explainer:
         return len(chosen) == len(pending)
 
     def _open(self, positions: Mapping[int, int], indices: Sequence[int]) -> list[Episode]:
-        """Return the episodes with some indices. Episodes that cannot be read are noted as skipped."""
+        """Return the episodes with the given indices. Episodes that cannot be read are reported as skipped."""
         episodes = []
         for index in indices:
             try:
@@ -317,7 +317,7 @@ class _Explainer:
         """Run the tasks of the chosen episodes in this order, and return their facts by the episode's index."""
         leads, location = self._workers.leads, self.report.location
         if leads:
-            count = f"{pending} episodes" if len(chosen) == pending else f"episode {chosen[0]}, {pending} to do"
+            count = f"{pending} episodes" if len(chosen) == pending else f"episode {chosen[0]} ({pending} to do)"
             print(f"{location}: explaining {count}", file=sys.stderr, flush=True)
         wanted = [task for index in chosen for task in tasks[index]]
         if leads:  # a task that fails would not replace the files of earlier options
@@ -330,7 +330,7 @@ class _Explainer:
         return {index: [facts[task.name] for task in tasks[index]] for index in chosen}
 
     def _remove_others(self, kept: Sequence[int]) -> None:
-        """Remove the results of episodes and checkpoints that the recorder has removed since."""
+        """Remove the results of episodes and checkpoints that the recorder has removed since then."""
         self._store.refresh()
         if self._workers.leads:
             folders, others = {episode_folder(index) for index in kept}, (FITTED, STATE_MAP, UPDATES)
@@ -404,7 +404,7 @@ class _Explainer:
         waiting = None if ranks.broadcast(is_done or points >= wanted) else points
         if waiting is not None:
             if options.watch and waiting != self.report.waiting and self._workers.leads:
-                text = f"{self.report.location}: the state map waits for {wanted} points; there are {waiting}"
+                text = f"{self.report.location}: the state map waits for {wanted} points; there are {waiting} so far"
                 print(text, file=sys.stderr, flush=True)
             self.report.waiting = waiting if options.watch else None
             return None

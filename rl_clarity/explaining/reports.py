@@ -11,8 +11,8 @@ from rl_clarity.base.keys import JsonObject
 FEWEST_POINTS = 1000
 """Smallest number of points to which a map is fitted while watching. A map of only the first episodes would be poor."""
 NO_CHECKPOINT = (
-    "no checkpoint is stored with them: call Recorder.agent(checkpoint) in the training loop, or pass the agent "
-    "that played (agent=, rl-clarity explain --agent)"
+    "no checkpoint was recorded; call Recorder.agent(checkpoint) in the training loop, or pass the agent that played "
+    "(agent=, rl-clarity explain --agent)"
 )
 _NUMBERS = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
 """Matches numbers, in which the reasons of several episodes may differ."""
@@ -34,7 +34,7 @@ class ExplainedRecording:
     """Indices of the episodes whose recorded states are on the map, but which have no checkpoint for other
     explanations."""
     waiting: int | None = None
-    """While watching, the number of points so far if the state map waits for more, else None."""
+    """While watching, the current number of points if the state map is waiting for more; otherwise None."""
     skipped: dict[int, str] = field(default_factory=dict)
     """Reasons why other episodes were not explained, or only in part, by their index in the recording."""
     problem: str | None = None
@@ -52,10 +52,10 @@ class Reason:
     """A reason why some episodes, or whole recordings, are not explained."""
 
     text: str
-    """The reason, in the words of the first of them."""
+    """The reason as it was stated for the first episode or recording."""
     same: bool
-    """Whether the reasons of all of them have exactly the same text. Otherwise the texts differ in numbers or in the
-    location of the recording."""
+    """Whether the reason has exactly the same text for all episodes or recordings. Otherwise the texts differ in
+    numbers or in the location of the recording."""
     episodes: dict[str, list[int]]
     """Indices of the episodes, by the location of the recording; empty for a whole recording."""
     only_states: bool = False
@@ -65,7 +65,7 @@ class Reason:
         return {"reason": self.text, "recordings": self.episodes}
 
     def __str__(self) -> str:
-        return f"{self.text}{'' if self.same else ' (this is the first of them)'}"
+        return f"{self.text}{'' if self.same else ' (one of several similar reasons)'}"
 
 
 def group_reasons(reports: Sequence[ExplainedRecording]) -> list[Reason]:
@@ -93,8 +93,8 @@ def group_reasons(reports: Sequence[ExplainedRecording]) -> list[Reason]:
 
 
 def describe(reports: Sequence[ExplainedRecording]) -> str:
-    """Return the text of reports: a line for each recording, followed by the reasons that apply only to it. Reasons of
-    several recordings come last.
+    """Return the text of reports: a line for each recording, followed by the reasons that apply only to it. Reasons
+    that apply to several recordings come last.
     """
     reasons, lines = group_reasons(reports), []
     for report in reports:
@@ -105,7 +105,7 @@ def describe(reports: Sequence[ExplainedRecording]) -> str:
             continue
         lines.append(f"{report.location}: {report.explained} of {report.episodes} complete episodes are explained")
         if report.waiting is not None:
-            lines.append(f"  the state map waits for {FEWEST_POINTS} points; there are {report.waiting}")
+            lines.append(f"  the state map waits for {FEWEST_POINTS} points; there are {report.waiting} so far")
         lines += [f"  {_episodes(reason, report.location)}: {reason}" for reason in own]
         if report.skipped and report.loader is not None:
             lines.append(f"  the recording suggests a function that loads its agents: --agent {report.loader}")

@@ -42,12 +42,12 @@ from rl_clarity.reduction.embedding import FITTED_ON, Placement, embed, place_am
 
 FITTED_EPISODES = 32
 """Largest number of episodes, evenly spaced, that a map is fitted on. It is limited because each episode may need the
-agent of another checkpoint."""
+agent of a different checkpoint."""
 
 
 @dataclass(frozen=True)
 class StateMaps:
-    """State maps of one recording, one by each method: of its recurrent states, or of a layer's activations."""
+    """State maps of one recording, one for each method. They show recurrent states, or activations of a layer."""
 
     recording: Recording
     options: ExplainOptions
@@ -61,7 +61,7 @@ class StateMaps:
         return self.options.layer is not None or not memory_parts(self.recording.metadata, episode)
 
     def name(self, episode: Episode) -> str:
-        """Return the name, in file names, of the map that an episode belongs to."""
+        """Return the name that file names contain for the map to which an episode belongs."""
         if self.options.layer is not None:
             return f"layer-{slugs([self.options.layer])[0]}"
         return "layer" if self.needs_agent(episode) else STATE
@@ -102,8 +102,9 @@ class StateMaps:
         known = self.files.read_chunk(fitted["file"])
         if vectors.shape[1] != known["vectors"].shape[1]:
             raise SamplesError(
-                f"its {fitted['label']} has {vectors.shape[1]} numbers, that of the state map has "
-                f"{known['vectors'].shape[1]}: explain with refit=True (--refit), or record other agents elsewhere"
+                f"the {fitted['label']} of the episode has {vectors.shape[1]} values, but that of the state map has "
+                f"{known['vectors'].shape[1]}; fit the map again with refit=True (--refit), or record different agents "
+                "in different directories"
             )
         colors = {key: values[frames] for key, values in self._colors(episode).items()}
         arrays: dict[str, np.ndarray | bytes] = {"frame": frames.astype(np.int32)}

@@ -62,7 +62,7 @@ class Updates:
         return [] if self.agents.is_fixed or not self.recording.probe() else self.recording.checkpoints.numbers()
 
     def answer_task(self, number: int) -> Task:
-        """Return the task that computes a checkpoint's outputs and saliency maps for the observations."""
+        """Return the task that computes a checkpoint's outputs and saliency maps for the fixed observations."""
         probe = self.recording.probe() or {}
         digest = hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in probe.values())).hexdigest()
         inputs = [self.agents.checkpoint_key(self.recording, number), digest, self.method, self.code]
@@ -81,7 +81,7 @@ class Updates:
         return Task(UPDATES, partial(self._compare, answers, steps), [[*keys], known, self.code])
 
     def checkpoint_steps(self) -> dict[int, int]:
-        """Return the training steps at which checkpoints began to act, by checkpoint number, without unknown ones."""
+        """Return the training steps at which checkpoints began to act, by checkpoint number, omitting unknown ones."""
         for row, problem in self.recording.listing():
             index, number, step = row["episode"], row["agent"], row["training_step"]
             if problem is not None or index in self._read or number is None or step is None:
@@ -129,7 +129,9 @@ class Updates:
         return TaskResult({**facts, "file": file}, [file])
 
     def _states(self, agent: Any, probe: Mapping[str, np.ndarray]) -> State:
-        """Return the recurrent states before the observations: the stored states, or else the agent's initial state."""
+        """Return the recurrent states before the observations: the stored states if there are any, otherwise the
+        agent's initial state.
+        """
         initial = initial_state(agent, len(probe["observations"]))
         stored = [probe[f"states.{i}"] for i in range(len(probe) - 1)]
         if initial is None or not stored:

@@ -38,7 +38,7 @@ IN_MEMORY = "in memory"
 """The format and the file name of a checkpoint that `in_memory` returns."""
 INVALID = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 READING = ("activation", "heads", "input_divisor", "value_range")
-"""Metadata that determine how a network is read if the file does not record it."""
+"""Metadata that determine how a network is read if the file does not record this."""
 DAMAGED = (EOFError, OSError, RuntimeError, NotImplementedError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 
@@ -81,8 +81,8 @@ def has_added_format(path: Path) -> bool:
 
 
 def _recognizes(name: str, file: CheckpointFile) -> bool:
-    """Return whether a format recognizes a file. An error in a plug-in becomes a warning and the result False, because
-    the file may have another format.
+    """Return whether a format recognizes a file. If a plug-in raises an error, warn and return False, because the file
+    may have a different format.
     """
     try:
         format_ = FORMATS.find(name)
@@ -103,7 +103,7 @@ def build_agent(checkpoint: Checkpoint, check: Any = None, dtype_policy: str | N
     policy.
 
     Raises CheckpointError if the parameters do not fit the network, or if the agent's outputs differ from `check`, and
-    OptionError if `check` does not have the arrays that are needed.
+    OptionError if `check` lacks required arrays.
     """
     import_keras()
     with _with_path(checkpoint.path), _dtype_policy(dtype_policy):
@@ -134,9 +134,9 @@ def convert(path: str | Path, out_path: str | Path, *, overwrite: bool = False, 
 
     The agent is built first, so that the written file is known to work.
 
-    Raises OutputError if `out_path` ends in neither `.safetensors` nor `.onnx`, cannot be written, or exists without
-    `overwrite`; CheckpointError in the same cases as `read` and `build_agent`; OptionError for a network that cannot be
-    exported.
+    Raises OutputError if `out_path` ends in neither `.safetensors` nor `.onnx`, cannot be written, or exists while
+    `overwrite` is false; CheckpointError in the same cases as `read` and `build_agent`; OptionError for a network that
+    cannot be exported.
     """
     from rl_clarity.formats import native, onnx_file
 
@@ -160,7 +160,7 @@ def checkpoint_of(agent: Any, **metadata: Any) -> Checkpoint:
     checkpoint = getattr(agent, "checkpoint", None)
     if not isinstance(checkpoint, Checkpoint):
         raise OptionError(
-            f"the {type(agent).__name__} was not loaded from a checkpoint, which would name its environment: use "
+            f"the {type(agent).__name__} was not loaded from a checkpoint, so its environment is not known: use "
             "rl_clarity.collect(agent, env) and rl_clarity.generate, or rl_clarity.Recorder"
         )
     edits = getattr(agent, "edits", ())
@@ -193,7 +193,7 @@ def in_memory(agent: Any, **metadata: Any) -> Checkpoint:
 
 
 def source_key(checkpoint: Checkpoint) -> str:
-    """Return a hash, for cache keys, of everything but the checkpoint file that determines the agent.
+    """Return a hash, for cache keys, of everything that determines the agent in addition to the checkpoint file.
 
     This includes some metadata, and the source code of the format and of the network if they are not part of the
     package. The hash is "" if there is nothing to include.

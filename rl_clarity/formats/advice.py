@@ -109,8 +109,8 @@ def check_file(path: Path) -> None:
 def rllib(path: Path) -> tuple[str, str]:
     """Return the error message and the conversion script for an RLlib checkpoint."""
     message = (
-        "an RLlib checkpoint consists of pickled objects, which cannot be read without running them. In the "
-        "environment that trained it, this script wraps the network:"
+        "is an RLlib checkpoint, which consists of pickled objects that cannot be read without running code. In the "
+        "Python environment in which it was trained, this script wraps the network:"
     )
     return message, "\n" + RLLIB_SCRIPT.format(path=str(path))
 
@@ -122,7 +122,7 @@ def pickled_object(path: Path, name: str) -> tuple[str, str]:
     with path.open("rb") as file:
         head = file.read(16)
     is_torch = head.startswith(ZIP_MAGIC) or is_torch_stream(head)
-    refused = f"holds a pickled {name}, which is not data: refused, no code was run. Only numbers and strings are read"
+    refused = f"contains a pickled {name}, which is not data (no code was run); only numbers and strings are read"
     module = name.split(".")[0]
     if module == "ray":
         return rllib(path)
@@ -138,7 +138,7 @@ def pickled_object(path: Path, name: str) -> tuple[str, str]:
     script = (MODULE_SCRIPT if is_torch else PICKLE_SCRIPT).format(
         path=str(path), module="my_script" if in_script else package, name=attribute, comment=comment
     )
-    return f"{refused}. In the Python environment that wrote it, this script converts them:", "\n" + script
+    return f"{refused}. In the Python environment in which it was written, this script converts it:", "\n" + script
 
 
 def own_network(path: Path) -> str:
@@ -178,7 +178,7 @@ def unknown(file: CheckpointFile, descriptions: Sequence[str]) -> tuple[str, str
     """
     formats = "; ".join(descriptions)
     if file.head.startswith(HDF5):
-        return "is HDF5 of an older Keras; save the model again with Keras 3: model.save('agent.keras')", ""
+        return "is an HDF5 file of an older Keras; save the model again with Keras 3: model.save('agent.keras')", ""
     if file.tensor_shapes:
         tensors = ", ".join(f"{name} {shape}" for name, shape in list(file.tensor_shapes.items())[:6])
         library = _library(file.tensor_shapes)

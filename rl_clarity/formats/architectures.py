@@ -142,7 +142,9 @@ def impala_depths(stack_channels: Any) -> list[int]:
     """
     parts = stack_channels.split("_") if isinstance(stack_channels, str) else list(stack_channels)
     if not 1 <= len(parts) <= MAX_BLOCKS:
-        raise CheckpointError(f"stack_channels={stack_channels!r} must have 1 to {MAX_BLOCKS} blocks, as in '16_32_32'")
+        raise CheckpointError(
+            f"stack_channels={stack_channels!r} must have 1 to {MAX_BLOCKS} blocks, such as '16_32_32'"
+        )
     return [_size("stack_channels", part) for part in parts]
 
 

@@ -38,9 +38,9 @@ METADATA: dict[str, Any] = {
 """Metadata of Gym's `Breakout-v4`, in which an action is repeated for 2, 3 or 4 frames and the last frame is
 observed."""
 NOTE = (
-    "the file does not record the activation functions, gamma and lambda: those of the script are assumed. The "
-    "metadata gamma and lambda override them; the option check compares the agent's outputs with those of the original "
-    "network"
+    "the file does not record the activation functions, gamma and lambda, so those of the script are assumed. The "
+    "metadata gamma and lambda override the last two; the option check compares the agent's outputs with those of the "
+    "original network"
 )
 ROWS = slice(35, 195)
 SCREEN_HEIGHT = 210
@@ -98,8 +98,8 @@ FORMAT = Format("baby-a3c (.tar)", recognize, read, build_agent)
 
 
 def _preprocess(frame: np.ndarray) -> np.ndarray:
-    """Convert rows 35 to 194 of a screen to gray, stretch their contrast and halve their size, as SciPy's former
-    `imresize` did. Return an observation (80, 80, 1) float32 in [0, 1].
+    """Convert rows 35 to 194 of a screen to gray, stretch their contrast and halve their size, like SciPy's former
+    `imresize`. Return an observation (80, 80, 1) float32 in [0, 1].
     """
     from PIL import Image
 

@@ -39,14 +39,14 @@ def read(file: CheckpointFile) -> Checkpoint:
     if not isinstance(content, dict) or not isinstance(content.get("params"), dict):
         keys = sorted(map(str, content)) if isinstance(content, dict) else type(content).__name__
         raise OtherNetworkError(
-            f"has no dict 'params' of tensors, as pickles of OpenAI Baselines and rl_clarity have; it has {brief(keys)}"
+            f"has no dict 'params' of tensors, unlike pickles of OpenAI Baselines and rl_clarity; it has {brief(keys)}"
         )
     metadata = _metadata(content.get("args"))
     extra = content.get("extra")
     if isinstance(extra, dict) and "timesteps" in extra:
         metadata["training_step"] = _plain("timesteps", extra["timesteps"])
     if metadata["library"] != "baselines":
-        raise CheckpointError(f"unsupported library {brief(metadata['library'])}; 'baselines' is supported")
+        raise CheckpointError(f"unsupported library {brief(metadata['library'])}; only 'baselines' is supported")
     parameters = {}
     for name, array in content["params"].items():
         if not isinstance(name, str) or not isinstance(array, np.ndarray):
@@ -60,7 +60,7 @@ def build_agent(checkpoint: Checkpoint) -> KerasAgent:
     head = checkpoint.parameters.get(POLICY_HEAD)
     if head is None or head.ndim != 2 or not 1 <= head.shape[1] <= MAX_ACTIONS:
         problem = "is missing" if head is None else f"has the shape {head.shape}"
-        raise CheckpointError(f"tensor {POLICY_HEAD!r} {problem}; it must be (features, actions)")
+        raise CheckpointError(f"tensor {POLICY_HEAD!r} {problem}; it must have the shape (features, actions)")
     network = build(
         str(checkpoint.metadata.get("cnn", checkpoint.network)),
         observation_shape(checkpoint.metadata),
@@ -75,8 +75,8 @@ FORMAT = Format("Baselines PPO2 (joblib .jd)", recognize, read, build_agent)
 
 
 def observation_shape(metadata: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Return the input shape (H, W, C), which is the metadata `observation_shape` or else that of `frame_stack` frames
-    of the environment's kind. Raises CheckpointError if the kind does not determine it.
+    """Return the input shape (H, W, C). It is the metadata `observation_shape` if that is set, and otherwise the shape
+    of `frame_stack` frames of the environment's kind. Raises CheckpointError if the kind does not determine this shape.
     """
     if "observation_shape" in metadata:
         height, width, channels = metadata["observation_shape"]
@@ -84,8 +84,8 @@ def observation_shape(metadata: Mapping[str, Any]) -> tuple[int, int, int]:
     shape = frame_shape(metadata)
     if shape is None:
         raise CheckpointError(
-            f"env_kind {brief(metadata.get('env_kind'))} does not determine the shape of observations; "
-            "give 'observation_shape' in the checkpoint's args"
+            f"env_kind {brief(metadata.get('env_kind'))} does not determine the observation shape; "
+            "add 'observation_shape' to the checkpoint's args"
         )
     height, width, channels = shape
     return height, width, channels * int(metadata.get("frame_stack") or 1)

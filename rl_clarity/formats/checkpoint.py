@@ -57,7 +57,7 @@ class Checkpoint:
         """Write the checkpoint in the package's format, with some of its parameters replaced and notes added.
 
         If the file stores a tensor under several names, all of them are replaced. Raises OutputError if the path does
-        not end in `.safetensors`, exists without `overwrite`, or cannot be written.
+        not end in `.safetensors`, exists while `overwrite` is false, or cannot be written.
         """
         from rl_clarity.formats import native
 
@@ -103,7 +103,9 @@ class CheckpointFile:
 
     @functools.cached_property
     def tensor_shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """Shapes of the tensors in a PyTorch state dict, by name. It is empty for files of other programs."""
+        """Shapes of the tensors in a PyTorch state dict, by name. The mapping is empty for files that `torch.save` did
+        not write.
+        """
         if not self.is_torch:
             return {}
         with self.path.open("rb") as file:

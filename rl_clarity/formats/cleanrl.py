@@ -47,8 +47,8 @@ METADATA: Mapping[str, Mapping[str, Any]] = {
     ),
 }
 NOTES = {
-    "ppo_rnd_envpool": "values are those of the game's rewards (critic_ext); critic_int is not read",
-    "ppg_procgen": "values are those of the head critic; aux_critic is not read",
+    "ppo_rnd_envpool": "values come from critic_ext, which predicts the game's rewards; critic_int is not read",
+    "ppg_procgen": "values come from the head critic; aux_critic is not read",
     "c51_atari": "action values are the expectations of the distributions over the atoms in the file",
     "rainbow_atari": "action values are the expectations of the distributions over the atoms in the file, without the "
     "noise of training",
@@ -127,15 +127,16 @@ def _input_channels(parameters: Mapping[str, np.ndarray], network: str) -> int:
 
 def _check_meaning(checkpoint: Checkpoint) -> None:
     """Raise CheckpointError for a network that has the tensor names of a supported script, but whose inputs or outputs
-    seem to have another meaning. The metadata `frame_stack` and `num_actions` can rule this out.
+    seem to have a different meaning. Do not raise it if the metadata `frame_stack` or `num_actions` confirm the usual
+    meaning.
     """
     parameters, path = checkpoint.parameters, str(checkpoint.path)
     channels = _input_channels(parameters, checkpoint.network) if checkpoint.network == "ppo_atari" else 0
     if channels == MULTI_AGENT_CHANNELS and checkpoint.metadata.get("frame_stack") is None:
         raise CheckpointError(
-            f"its input has {channels} channels, as that of ppo_pettingzoo_ma_atari, which divides only the first four "
-            f"by 255: give frame_stack={channels} (--metadata frame_stack {channels}) if all of them are frames. Else "
-            "this script reads it:",
+            f"its input has {channels} channels, like that of ppo_pettingzoo_ma_atari, which divides only the first "
+            f"four by 255. If all of them are frames, pass frame_stack={channels} (--metadata frame_stack {channels}). "
+            "Otherwise, this script reads the file:",
             MULTI_AGENT_SCRIPT.format(path=path),
         )
     if checkpoint.network == "dqn_atari":
@@ -145,8 +146,8 @@ def _check_meaning(checkpoint: Checkpoint) -> None:
             if is_distribution and checkpoint.metadata.get("num_actions") != outputs:
                 actions = outputs // count
                 raise CheckpointError(
-                    f"its {outputs} outputs seem to be {what}, {count} for each of {actions} actions: give "
-                    f"num_actions={outputs} (--metadata num_actions {outputs}) if each is an action. Else this script "
-                    "reads it:",
+                    f"its {outputs} outputs seem to be {what}, {count} for each of {actions} actions. If each output "
+                    f"is an action, pass num_actions={outputs} (--metadata num_actions {outputs}). Otherwise, this "
+                    "script reads the file:",
                     DISTRIBUTION_SCRIPT.format(path=path, actions=actions, count=count),
                 )

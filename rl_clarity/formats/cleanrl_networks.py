@@ -89,7 +89,7 @@ def rainbow_atari(parameters: Parameters, observation_shape: Shape, activation: 
 
 
 def qdagger(parameters: Parameters, observation_shape: Shape, activation: str = "relu") -> Network:
-    """Build the IMPALA CNN and the action values of the student."""
+    """Build the IMPALA CNN and a head of action values, which is the student's network."""
     layers, observations = _begin(parameters, observation_shape, activation)
     x = _activated(layers, impala(layers, observations, BLOCK_NAMES), "network.5")
     return layers.builder.finish([observations], {"q_values": layers.dense(x, "network.7")})
@@ -170,7 +170,7 @@ def _distributions(layers: TorchLayers, outputs: Any, atoms: str) -> Any:
 
     width, count = int(outputs.shape[-1]), layers.size(atoms)
     if width % count:
-        raise CheckpointError(f"tensor {atoms!r} has {count} atoms, but {width} outputs are not a multiple of that")
+        raise CheckpointError(f"tensor {atoms!r} has {count} atoms, but the {width} outputs are not a multiple of it")
     return keras.layers.Reshape((width // count, count))(outputs)
 
 

@@ -129,8 +129,9 @@ def convert(
     the written file is known to work. Exporting to ONNX needs PyTorch and the extra `onnx`; docs/formats.md describes
     the inputs and outputs of the exported network.
 
-    Raises OutputError if `out_path` ends in neither `.safetensors` nor `.onnx`, cannot be written, or exists without
-    `overwrite`; CheckpointError in the same cases as `load_agent`; OptionError for a network that cannot be exported.
+    Raises OutputError if `out_path` ends in neither `.safetensors` nor `.onnx`, cannot be written, or exists while
+    `overwrite` is false; CheckpointError in the same cases as `load_agent`; OptionError for a network that cannot be
+    exported.
     """
     with fetched(checkpoint) as path:
         return formats.convert(path, Path(out_path), overwrite=overwrite, **metadata)

@@ -1,5 +1,5 @@
-"""Read Keras 3's `.keras` files, zip files that contain `config.json`, `model.weights.h5` and `metadata.json`. They are
-read as JSON and numbers.
+"""Read the `.keras` files of Keras 3 as JSON and numbers. They are zip files that contain `config.json`,
+`model.weights.h5` and `metadata.json`.
 
 Keras's `load_model` creates objects that the file names, and its safe mode has been broken more than once. Here every
 layer is one of `keras_layers.LAYERS` and is created from plain values; Lambda layers and custom classes are refused.
@@ -40,7 +40,7 @@ HDF5_ITEMS = 50
 """Number of items of the budget that an HDF5 group or dataset counts as. Reading one takes as long as reading many
 objects of a pickle."""
 TENSOR = "__keras_tensor__"
-NOTE = "the file does not contain env_kind, gamma and lambda: give them as metadata, if they are not the defaults"
+NOTE = "the file does not contain env_kind, gamma and lambda: pass them as metadata if they differ from the defaults"
 
 
 def recognize(file: CheckpointFile) -> bool:
@@ -60,8 +60,8 @@ def read(file: CheckpointFile) -> Checkpoint:
         or not isinstance(config["config"].get("layers"), list)
     ):
         raise CheckpointError(
-            f"is a model of the class {brief(kind)}, which only its own code can create: load the model there, and use "
-            "rl_clarity.KerasAgent(model)"
+            f"is a model of the class {brief(kind)}, which only the program that defines it can create: load the model "
+            "there, and use rl_clarity.KerasAgent(model)"
         )
     parameters = _read_weights(weights, file.budget)
     metadata = {"library": "keras"}
@@ -106,15 +106,19 @@ def _datasets(group: Any, path: str, depth: int, seen: set[int], budget: Budget)
     import h5py
 
     if depth > MAX_GROUP_DEPTH:
-        raise CheckpointError(f"{WEIGHTS} is nested more than {MAX_GROUP_DEPTH} deep: refused")
+        raise CheckpointError(f"{WEIGHTS} is nested more than {MAX_GROUP_DEPTH} levels deep")
     for name in group:
         budget.spend(HDF5_ITEMS)
         if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-            raise CheckpointError(f"{WEIGHTS} has a soft or external link at {brief(path + name)}: refused")
+            raise CheckpointError(
+                f"{WEIGHTS} has a soft or external link at {brief(path + name)}, which is not allowed"
+            )
         item = group[name]
         place = h5py.h5o.get_info(item.id).addr
         if place in seen:
-            raise CheckpointError(f"{WEIGHTS} has a second link to the same object at {brief(path + name)}: refused")
+            raise CheckpointError(
+                f"{WEIGHTS} has a second link to the same object at {brief(path + name)}, which is not allowed"
+            )
         seen.add(place)
         if isinstance(item, h5py.Group):
             if name != "seed_generator":
@@ -129,9 +133,13 @@ def _numbers(name: str, dataset: Any, limit: int, budget: Budget) -> np.ndarray:
     """
     size = int(np.prod(dataset.shape, dtype=object)) * dataset.dtype.itemsize
     if dataset.dtype.kind not in "fiub" or dataset.external or dataset.is_virtual:
-        raise CheckpointError(f"tensor {brief(name)} of type {dataset.dtype} is not numbers in this file: refused")
+        raise CheckpointError(
+            f"tensor {brief(name)} of type {dataset.dtype} is not numeric, or is not stored in this file"
+        )
     if size > limit or dataset.id.get_storage_size() < size:
-        raise CheckpointError(f"tensor {brief(name)} of shape {dataset.shape} claims more than the file holds: refused")
+        raise CheckpointError(
+            f"tensor {brief(name)} of shape {dataset.shape} claims more bytes than the file contains for it"
+        )
     budget.unpack(size)
     return np.asarray(dataset[()])
 
@@ -139,7 +147,7 @@ def _numbers(name: str, dataset: Any, limit: int, budget: Budget) -> np.ndarray:
 def build_network(
     config: Mapping[str, Any], parameters: Mapping[str, np.ndarray], heads: Sequence[str | None] | None = None
 ) -> Network:
-    """Build the network of a file's `config.json`.
+    """Build the network that a file's `config.json` describes.
 
     `heads` contains the name of the head for each output, or None for an output to ignore. By default, the names and
     widths of the outputs determine the heads. Raises CheckpointError for anything unsupported.
@@ -159,7 +167,7 @@ def build_network(
         if isinstance(error, CheckpointError):
             raise
         raise CheckpointError(
-            f"its config is not one that Keras 3 writes ({type(error).__name__}: {str(error)[:300]})"
+            f"its config does not have the form that Keras 3 writes ({type(error).__name__}: {str(error)[:300]})"
         ) from error
     return builder.finish([observations], tensors)
 
@@ -167,7 +175,7 @@ def build_network(
 def _input_layer(config: Mapping[str, Any]) -> Mapping[str, Any]:
     inputs = [layer for layer in config["config"]["layers"] if layer["class_name"] == "InputLayer"]
     if len(inputs) != 1:
-        raise CheckpointError(f"has {len(inputs)} inputs; one is supported, the observations")
+        raise CheckpointError(f"has {len(inputs)} inputs; only one is supported (the observations)")
     layer: Mapping[str, Any] = inputs[0]
     return layer
 
@@ -183,7 +191,9 @@ def _input(config: Mapping[str, Any]) -> tuple[tuple[int, int, int], str]:
 
 
 class _LayerCount:
-    """Counts the layer calls in all models of a file. Nested models that are called twice multiply this number."""
+    """Counts the layer calls in all models of a file. The layers of a nested model count each time that the model is
+    called.
+    """
 
     def __init__(self) -> None:
         self.calls = 0
@@ -191,7 +201,7 @@ class _LayerCount:
     def add(self, inputs: int = 1) -> None:
         self.calls += inputs
         if self.calls > MAX_LAYERS:
-            raise CheckpointError(f"has more than {MAX_LAYERS} layers: refused")
+            raise CheckpointError(f"has more than {MAX_LAYERS} layer calls")
 
 
 class _Model:
@@ -211,13 +221,13 @@ class _Model:
         self.config = config["config"]
         layers = self.config["layers"]
         if depth > MAX_DEPTH or len(layers) > MAX_LAYERS:
-            raise CheckpointError(f"has {len(layers)} layers, nested {depth} deep: refused")
+            raise CheckpointError(f"has {len(layers)} layers at the nesting depth {depth}, which exceeds the limits")
         self.layers: dict[str, _Layer | _Model] = {}
         used: dict[str, int] = {}
         for layer in layers:
             kind, name = layer["class_name"], layer["config"]["name"]
             if not isinstance(name, str) or not name.isprintable() or len(name) > MAX_NAME:
-                raise CheckpointError(f"has a layer with the name {brief(name)}: refused")
+                raise CheckpointError(f"has a layer with the invalid name {brief(name)}")
             snake = snake_case(kind)
             used[snake] = used.get(snake, -1) + 1
             at = f"{path}layers/{snake}" + (f"_{used[snake]}" if used[snake] else "")
@@ -284,7 +294,7 @@ class _Layer:
     def __init__(self, builder: NetworkBuilder, path: str, name: str, layer: Mapping[str, Any]) -> None:
         module = layer.get("module")
         if module not in (None, "keras.layers") and not str(module).startswith("keras.src.layers"):
-            raise CheckpointError(f"layer {name!r} is of {str(module)[:80]!r}, not of Keras: refused, no code was run")
+            raise CheckpointError(f"layer {name!r} is from {str(module)[:80]!r}, not from Keras (no code was run)")
         self.builder = builder
         self.path = path
         self.name = name
@@ -339,5 +349,5 @@ def _places(tensors: Any) -> dict[str, tuple[str, int, int]]:
     places = [tensors] if isinstance(tensors[0], str) else tensors
     result = {place[0]: tuple(place) for place in places}
     if len(result) != len(places):
-        raise CheckpointError(f"has two outputs of one layer: {str(places)[:80]}")
+        raise CheckpointError(f"uses two outputs of one layer, which is not supported: {str(places)[:80]}")
     return result

@@ -134,8 +134,8 @@ def layer_options(class_name: str, name: str, config: Mapping[str, Any]) -> dict
     """
     if class_name not in LAYERS:
         raise CheckpointError(
-            f"layer {name!r} is a {class_name}, which is not read from files: refused, no code was run. Supported: "
-            f"{', '.join(LAYERS)}. For other models: rl_clarity.KerasAgent(model)"
+            f"layer {name!r} is a {class_name}, which is not supported in files (no code was run). Supported layers: "
+            f"{', '.join(LAYERS)}. For other models, use rl_clarity.KerasAgent(model)"
         )
     known = LAYERS[class_name].options
     for key, value in config.items():
@@ -143,7 +143,9 @@ def layer_options(class_name: str, name: str, config: Mapping[str, Any]) -> dict
         if key not in known and not ignored:
             raise CheckpointError(f"layer {name!r}, a {class_name}: {key}={str(value)[:80]!r} is not supported")
     if config.get("data_format", "channels_last") not in ("channels_last", None):
-        raise CheckpointError(f"layer {name!r}: data_format {config['data_format']!r}; only channels_last is supported")
+        raise CheckpointError(
+            f"layer {name!r} has data_format={config['data_format']!r}; only channels_last is supported"
+        )
     _check_dtype(name, config.get("dtype"))
     return {key: _plain(name, key, config[key]) for key in known if key in config}
 

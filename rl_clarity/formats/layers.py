@@ -42,8 +42,8 @@ class NetworkBuilder:
         self._activations += math.prod(map(int, tensor.shape[1:]))
         if self._activations > MAX_ACTIVATIONS:
             raise CheckpointError(
-                f"layer {name!r} computes {' x '.join(map(str, tensor.shape[1:]))} numbers for each frame; all layers "
-                f"together may compute {MAX_ACTIVATIONS}"
+                f"layer {name!r} computes {' x '.join(map(str, tensor.shape[1:]))} activations per frame, but all "
+                f"layers together may compute at most {MAX_ACTIVATIONS}"
             )
         return tensor
 
@@ -105,8 +105,8 @@ class NetworkBuilder:
         return keras.initializers.Orthogonal(gain, seed=self._next_seed())
 
     def expect(self, name: str, shape: tuple[int, ...]) -> None:
-        """Check the name, the shape and the values of a stored tensor before a variable of its size is allocated.
-        Raises CheckpointError if one of them does not fit. New networks are not checked.
+        """Check that a stored tensor exists and has the given shape and finite values, before a variable of its size is
+        allocated. Raises CheckpointError if it does not. If the network is new, do nothing.
         """
         if self.parameters is None:
             return
@@ -115,20 +115,22 @@ class NetworkBuilder:
             raise OtherNetworkError(f"tensor {name!r} of shape {shape} is missing; the checkpoint has: {known}")
         array = self.parameters[name]
         if tuple(array.shape) != shape:
-            raise OtherNetworkError(f"tensor {name!r} has the shape {tuple(array.shape)}, the network needs {shape}")
+            raise OtherNetworkError(
+                f"tensor {name!r} has the shape {tuple(array.shape)}, but the network needs {shape}"
+            )
         if not np.all(np.isfinite(array)):
             count = int(np.size(array) - np.count_nonzero(np.isfinite(array)))
             raise CheckpointError(f"tensor {name!r} of shape {shape} has {count} values that are NaN or infinite")
 
     def finish(self, inputs: list[Any], heads: Mapping[str, Any], states: Sequence[StatePart] = ()) -> Network:
-        """Return the network. Raises CheckpointError if it does not use all stored tensors."""
+        """Return the network. Raises CheckpointError if the network does not use all stored tensors."""
         import keras
 
         if self.parameters is not None:
             extra = sorted(set(self.parameters) - set(self.tensors))
             if extra:
                 shapes = ", ".join(f"{name!r} {tuple(self.parameters[name].shape)}" for name in extra)
-                raise OtherNetworkError(f"the network does not have these tensors of the checkpoint: {shapes}")
+                raise OtherNetworkError(f"the checkpoint has tensors that the network does not have: {shapes}")
         model = keras.Model(inputs + [state[0] for state in states], [*heads.values(), *(state[1] for state in states)])
         return Network(model, tuple(heads), self.tensors, tuple(state[2] for state in states))
 

@@ -1,5 +1,5 @@
-"""Check the metadata of checkpoints that the package uses. All formats share these checks, which are made when a file
-is read.
+"""Check the checkpoint metadata that the package uses. The checks are the same for all formats, and are made when a
+file is read.
 
 `find_problem` also checks the metadata of recordings (`recordings/metadata.py`).
 """
@@ -28,8 +28,8 @@ MAX_SIZE = 65536
 MAX_FIELDS = 1000
 MAX_ACTIONS = 4096
 MAX_CONTENT = 10_000
-"""Largest number of characters of a string and of items of a list or dict, in a value and in the values nested in
-it."""
+"""Maximum number of characters in a string, and of items in a list or dict. Strings, lists and dicts that are nested in
+a value have the same limit."""
 INTEGER_BITS = 64
 SIMILARITY = 0.8
 
@@ -51,7 +51,7 @@ TEXT: Check = (
 PROBABILITY: Check = ("a number from 0 to 1", lambda value: is_number(value, 0, 1))
 SIZE: Check = (f"an integer from 1 to {MAX_SIZE}", lambda value: is_integer(value, MAX_SIZE))
 ACTION_COMBOS: Check = (
-    f"a list of at most {MAX_ACTIONS} lists of texts: the buttons of each action, such as [['LEFT'], ['RIGHT'], []]",
+    f"a list of at most {MAX_ACTIONS} lists of strings (the buttons of each action), such as [['LEFT'], ['RIGHT'], []]",
     lambda value: (
         isinstance(value, list | tuple)
         and len(value) <= MAX_ACTIONS
@@ -104,7 +104,7 @@ def combine_metadata(
     for an unknown name that is so similar to a known name that it is probably a typing error.
     """
     if len(in_file) > MAX_FIELDS:
-        raise CheckpointError(f"has {len(in_file)} fields of metadata; at most {MAX_FIELDS} are read")
+        raise CheckpointError(f"has {len(in_file)} metadata fields; at most {MAX_FIELDS} are allowed")
     for name, value in in_file.items():
         problem = None if name in overrides else find_problem(name, value, FIELDS)
         if problem:
@@ -141,8 +141,8 @@ def find_problem(name: str, value: Any, schema: Schema, path: str = "") -> str |
     requirement, is_valid = check
     if not is_plain([name, value]):
         requirement = (
-            f"of at most {MAX_CONTENT} characters and items in {MAX_DEPTH} levels, with valid Unicode and integers of "
-            f"{INTEGER_BITS} bits"
+            f"at most {MAX_CONTENT} characters or items long and {MAX_DEPTH} levels deep, with valid Unicode and "
+            f"integers of at most {INTEGER_BITS} bits"
         )
     elif is_valid(value):
         return None

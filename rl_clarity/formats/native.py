@@ -7,8 +7,8 @@ The tensors have the names, shapes and values of the original file. The header's
     {"version": 1, "format": "cleanrl", "network": "ppo_atari", "architecture": {...}, "metadata": {...}, "notes":
     [...]}
 
-`format` and `network` determine what the tensors mean, as in `Checkpoint`; `metadata` describes environment and
-training.
+`format` and `network` determine the meaning of the tensors, as in `Checkpoint`. `metadata` describes the environment
+and the training.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ def recognize(file: CheckpointFile) -> bool:
 def read(file: CheckpointFile) -> Checkpoint:
     """Read a file that `write` wrote. Its agent is built by the format from which it was converted.
 
-    Raises CheckpointError if the file is damaged, or has another version.
+    Raises CheckpointError if the file is damaged, or if its version is not supported.
     """
     opened = _open(file.path)
     header = parse_json(opened.metadata()[KEY].encode(), KEY, file.budget)
     if not isinstance(header, dict) or header.get("version") != VERSION:
         version = header.get("version") if isinstance(header, dict) else header
-        raise CheckpointError(f"has version {brief(version)}; version {VERSION} is supported")
+        raise CheckpointError(f"has version {brief(version)}; only version {VERSION} is supported")
     for name, kind in FIELDS.items():
         if not isinstance(header.get(name), kind):
             raise CheckpointError(f"its {name} is {brief(header.get(name))}, not a {kind.__name__}")
@@ -62,7 +62,7 @@ def read(file: CheckpointFile) -> Checkpoint:
         )
     names = opened.keys()
     if len(names) > MAX_TENSORS:
-        raise CheckpointError(f"has {len(names)} tensors; at most {MAX_TENSORS} are read")
+        raise CheckpointError(f"has {len(names)} tensors; at most {MAX_TENSORS} are allowed")
     return Checkpoint(
         file.path,
         header["format"],
@@ -80,11 +80,11 @@ def build_agent(checkpoint: Checkpoint) -> Agent:
     return FORMATS.get(checkpoint.format).build(checkpoint)
 
 
-FORMAT = Format("rl_clarity's own (.safetensors, by rl-clarity convert)", recognize, read, build_agent)
+FORMAT = Format("rl_clarity's own format (.safetensors, from rl-clarity convert)", recognize, read, build_agent)
 
 
 def check_output(path: Path, suffixes: Sequence[str] = (SUFFIX,), *, overwrite: bool) -> None:
-    """Raise OutputError for a path that does not end in one of the suffixes, or exists without `overwrite`."""
+    """Raise OutputError for a path that does not end in one of the suffixes, or that exists if `overwrite` is false."""
     if path.suffix.lower() not in suffixes:
         raise OutputError(f"the extension determines the format: {path} must end in {' or '.join(suffixes)}")
     if path.exists() and not overwrite:
@@ -95,7 +95,7 @@ def write(path: Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint atomically. The same checkpoint gives the same bytes.
 
     Raises OutputError if the file cannot be written, and CheckpointError for tensors of a type that safetensors does
-    not have.
+    not support.
     """
     header: dict[str, Any] = {"version": VERSION}
     for name, kind in FIELDS.items():
@@ -109,7 +109,7 @@ def write(path: Path, checkpoint: Checkpoint) -> None:
         data = save(tensors, {KEY: json.dumps(header, sort_keys=True)})
     except (SafetensorError, KeyError) as error:
         types = ", ".join(sorted({str(array.dtype) for array in tensors.values()}))
-        raise CheckpointError(f"has tensors of the types {types}, not all of which safetensors has") from error
+        raise CheckpointError(f"has tensors of the types {types}, not all of which safetensors supports") from error
     try:
         write_atomically(path, data)
     except OSError as error:
@@ -128,4 +128,4 @@ def _tensor(opened: Any, name: str) -> np.ndarray:
     try:
         return np.asarray(opened.get_tensor(name))
     except (SafetensorError, TypeError, KeyError, AttributeError) as error:
-        raise CheckpointError(f"tensor {brief(name)} is of a type that NumPy does not have ({error})") from error
+        raise CheckpointError(f"tensor {brief(name)} has a type that NumPy does not support ({error})") from error

@@ -20,8 +20,8 @@ SUFFIX = ".onnx"
 
 
 def onnx_of_agent(agent: Agent) -> bytes:
-    """Return the network of an agent in ONNX, as `export_onnx` does. An agent that does not run on PyTorch is loaded
-    again from its checkpoint, if it has one and is not edited.
+    """Return the network of an agent in the ONNX format, like `export_onnx`. An agent that does not run on PyTorch is
+    loaded again from its checkpoint, if it has one and is not edited.
 
     Raises OptionError, with the reason, for a network that cannot be exported. A missing package raises
     DependencyError, or OptionError if a separate process does the conversion.
@@ -33,7 +33,7 @@ def onnx_of_agent(agent: Agent) -> bytes:
 
 
 def onnx_of_checkpoint(path: str | Path, metadata: Mapping[str, Any]) -> bytes:
-    """Return the network of a checkpoint in ONNX, as `export_onnx` does. `metadata` is as in `formats.read`.
+    """Return the network of a checkpoint in the ONNX format, like `export_onnx`. `metadata` is as in `formats.read`.
 
     Raises OptionError, with the reason, for a network that cannot be exported. A missing package raises
     DependencyError, or OptionError if a separate process does the conversion.
@@ -44,7 +44,7 @@ def onnx_of_checkpoint(path: str | Path, metadata: Mapping[str, Any]) -> bytes:
     done = subprocess.run(command, env={**os.environ, "KERAS_BACKEND": "torch"}, capture_output=True, check=False)
     if done.returncode:
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise OptionError(lines[-1] if lines else f"exporting to ONNX ended with the exit status {done.returncode}")
+        raise OptionError(lines[-1] if lines else f"exporting to ONNX failed with the exit status {done.returncode}")
     return done.stdout
 
 

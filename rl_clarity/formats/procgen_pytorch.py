@@ -25,7 +25,7 @@ INITIAL_STATE = "init_hx"
 TENSORS = (FIRST, "embedder.fc.weight", "fc_policy.weight", "fc_value.weight")
 SIDE = 64
 METADATA = {**ASSUMED, "library": "train-procgen-pytorch", "env_kind": "procgen", "gamma": 0.999, "lambda": 0.95}
-NOTE = "the file does not contain the options of the game: give distribution_mode if it is not 'hard'"
+NOTE = "the file does not contain the options of the game: pass distribution_mode if it is not 'hard'"
 
 
 def recognize(file: CheckpointFile) -> bool:
@@ -76,6 +76,6 @@ def _initial_state(array: np.ndarray, states: list[StatePart]) -> np.ndarray:
     shape = states[0][2].shape if states else None
     if shape is None or array.size != shape[0] or not np.isfinite(array).all():
         raise CheckpointError(
-            f"tensor {INITIAL_STATE!r} has the shape {array.shape}; the network needs {shape}, and finite numbers"
+            f"tensor {INITIAL_STATE!r} has the shape {array.shape}; it must have the shape {shape} and finite values"
         )
     return np.asarray(array, np.float32).reshape(shape)

@@ -51,7 +51,7 @@ def check_size(path: Path) -> int:
     """Return a file's size in bytes. Raises CheckpointError if it exceeds MAX_BYTES."""
     size = path.stat().st_size
     if size > MAX_BYTES:
-        raise CheckpointError(f"{path} has {size} bytes; checkpoints of more than {MAX_BYTES} are refused")
+        raise CheckpointError(f"{path} has {size} bytes; checkpoints may have at most {MAX_BYTES}")
     return size
 
 
@@ -73,13 +73,15 @@ class Budget:
         """
         self.bytes -= size
         if self.bytes < 0:
-            raise CheckpointError(f"{self.file_size} bytes that claim to unpack to {size} and more: refused")
+            raise CheckpointError(
+                f"a file of {self.file_size} bytes claims to unpack to {size} bytes or more, which is not allowed"
+            )
 
     def spend(self, items: int = 1) -> None:
         """Count items before they are created. Raises CheckpointError if the budget is exceeded."""
         self.items -= items
         if self.items < 0:
-            raise CheckpointError(f"holds more than {MAX_ITEMS} items: refused")
+            raise CheckpointError(f"contains more than {MAX_ITEMS} items")
 
 
 class ByteStream(Protocol):
@@ -124,7 +126,7 @@ class BoundedReader:
     def finish(self) -> None:
         """Raise CheckpointError unless the source ends here. A compressed source must end with a checksum."""
         if self._position < len(self._buffer) or self._source.read(CHUNK):
-            raise CheckpointError("damaged: data follow the end")
+            raise CheckpointError("damaged: there are data after its end")
         if not getattr(self._source, "complete", True):
             raise CheckpointError("truncated: the checksum at the end is missing")
 
@@ -148,7 +150,7 @@ class BoundedReader:
     def _check(self, size: int) -> None:
         if size > self.left:
             raise CheckpointError(
-                f"truncated, damaged or hostile: claims {size} bytes more where at most {self.left} can follow"
+                f"truncated, damaged or hostile: claims {size} more bytes, but at most {self.left} can follow"
             )
 
 
@@ -203,7 +205,7 @@ class SafeZip:
         self.members: dict[str, zipfile.ZipInfo] = {}
         for info in self._zip.infolist():
             if info.filename in self.members:
-                raise CheckpointError(f"has two members called {brief(info.filename)}: refused")
+                raise CheckpointError(f"has two members called {brief(info.filename)}")
             self.members[info.filename] = info
 
     def read(self, name: str) -> bytes:
@@ -214,7 +216,7 @@ class SafeZip:
         if info.flag_bits & _ENCRYPTED or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise CheckpointError(f"member {brief(name)} is encrypted, or compressed by an unsupported method")
         if info.compress_type == zipfile.ZIP_STORED and info.file_size > self._size:
-            raise CheckpointError(f"member {brief(name)} claims {info.file_size} bytes of a file of {self._size}")
+            raise CheckpointError(f"member {brief(name)} claims {info.file_size} bytes in a file of {self._size}")
         self.budget.unpack(info.file_size)
         with self._zip.open(info) as member:
             data = member.read(info.file_size)
@@ -223,17 +225,17 @@ class SafeZip:
         return data
 
     def read_json(self, name: str) -> Any:
-        """Return the JSON value of a member. Raises CheckpointError as `read` and `parse_json` do."""
+        """Return the JSON value of a member. Raises CheckpointError in the same cases as `read` and `parse_json`."""
         info = self.members.get(name)
         if info is not None and info.file_size > MAX_JSON:
-            raise CheckpointError(f"{name} has {info.file_size} bytes of JSON; at most {MAX_JSON} are read")
+            raise CheckpointError(f"{name} has {info.file_size} bytes of JSON; at most {MAX_JSON} are allowed")
         return parse_json(self.read(name), name, self.budget)
 
 
 def parse_json(data: bytes, name: str, budget: Budget) -> Any:
     """Return a JSON value. Raises CheckpointError for JSON that is invalid, too large or too deeply nested."""
     if len(data) > MAX_JSON:
-        raise CheckpointError(f"{name} has {len(data)} bytes of JSON; at most {MAX_JSON} are read")
+        raise CheckpointError(f"{name} has {len(data)} bytes of JSON; at most {MAX_JSON} are allowed")
     budget.spend(sum(data.count(character) for character in (b",", b"[", b"{")))
     try:
         value = json.loads(data)
@@ -245,7 +247,7 @@ def parse_json(data: bytes, name: str, budget: Budget) -> Any:
 
 def _check_depth(value: Any, name: str, depth: int = 0) -> None:
     if depth > MAX_DEPTH:
-        raise CheckpointError(f"{name} is nested more than {MAX_DEPTH} deep: refused")
+        raise CheckpointError(f"{name} is nested more than {MAX_DEPTH} levels deep")
     for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         _check_depth(item, name, depth + 1)
 
@@ -258,10 +260,10 @@ def _check_directory(file: BinaryIO, size: int) -> None:
     tail = file.read()
     at = tail.rfind(b"PK\x05\x06")
     if at < 0 or len(tail) < at + 22:
-        raise CheckpointError("truncated or damaged: a zip file without a directory")
+        raise CheckpointError("truncated or damaged: it is a zip file without a directory")
     length = int.from_bytes(tail[at + 12 : at + 16], "little")
     at_64 = tail.rfind(b"PK\x06\x06", 0, at)
     if at_64 >= 0:  # torch writes this record, and may write 2**32 - 1 in the 32-bit record
         length = max(length % 0xFFFFFFFF, int.from_bytes(tail[at_64 + 40 : at_64 + 48], "little"))
     if length > MAX_DIRECTORY:
-        raise CheckpointError(f"a zip file with a directory of {length} bytes; at most {MAX_DIRECTORY} are read")
+        raise CheckpointError(f"is a zip file with a directory of {length} bytes; at most {MAX_DIRECTORY} are allowed")

@@ -61,7 +61,7 @@ class _ArrayWrapper(StandIn):
 
     def build(self, state: Any, reader: BoundedReader) -> None:
         if type(state) is not dict:
-            raise CheckpointError(f"the description of an array is a {type(state).__name__}, not a dict: refused")
+            raise CheckpointError(f"the description of an array is a {type(state).__name__}, not a dict")
         dtype, shape = _plain_dtype(state.get("dtype")), _shape(state.get("shape"))
         if state.get("numpy_array_alignment_bytes") is not None:
             reader.read(reader.read(1)[0])  # padding follows a byte with its length
@@ -76,19 +76,19 @@ class _PickledArray(StandIn):
         _, shape, dtype, fortran, data = state
         dtype, shape = _plain_dtype(dtype), _shape(shape)
         if not isinstance(data, bytes) or len(data) != math.prod(shape) * dtype.itemsize:
-            raise CheckpointError(f"an array of shape {shape} does not hold that many plain numbers: refused")
+            raise CheckpointError(f"an array of shape {shape} does not contain that many plain numbers")
         self.value = _array(data, dtype, shape, fortran=bool(fortran))
 
 
 def _reconstruct(_kind: Any, shape: Any, _code: Any) -> _PickledArray:
     if shape != (0,):
-        raise CheckpointError(f"an array is created with the shape {brief(shape)}: refused")
+        raise CheckpointError(f"an array is created with the shape {brief(shape)} instead of (0,)")
     return _PickledArray()
 
 
 def _scalar(dtype: Any, data: Any) -> Any:
     if not isinstance(data, bytes):
-        raise CheckpointError(f"a number is stored as a {type(data).__name__}, not as bytes: refused")
+        raise CheckpointError(f"a number is stored as a {type(data).__name__}, not as bytes")
     return np.frombuffer(data, _plain_dtype(dtype), count=1)[0].item()
 
 
@@ -108,14 +108,14 @@ NAMES: Names = {
 def _plain_dtype(dtype: Any) -> np.dtype:
     code = dtype.code if isinstance(dtype, _Dtype) else dtype
     if not isinstance(dtype, _Dtype) or not isinstance(code, str) or not PLAIN_DTYPE.fullmatch(code):
-        raise CheckpointError(f"an array of type {brief(code)} does not hold plain numbers: refused before it was read")
+        raise CheckpointError(f"an array of type {brief(code)} does not contain plain numbers, so it was not read")
     order = dtype.order if dtype.order in ("<", ">") else "="
     return np.dtype(order + np.dtype(code).str[1:])
 
 
 def _shape(shape: Any) -> tuple[int, ...]:
     if type(shape) is not tuple or len(shape) > 8 or not all(type(n) is int and 0 <= n < 2**40 for n in shape):
-        raise CheckpointError(f"an array has the shape {brief(shape)}: refused")
+        raise CheckpointError(f"an array has the invalid shape {brief(shape)}")
     return shape
 
 

@@ -44,19 +44,20 @@ class StandIn:
 
     def build(self, state: Any, reader: BoundedReader) -> None:
         """Set the object's state. Subclasses may read raw numbers that follow in the stream."""
-        raise CheckpointError("sets the state of an object without one: refused")
+        raise CheckpointError("sets the state of an object that has no state")
 
 
 @dataclass(frozen=True)
 class Name:
-    """What replaces a class or function to which a pickle may refer by its name."""
+    """The replacement for a class or function to which a pickle may refer by name."""
 
     call: Callable[..., Any] | None = None
     """A function that is called instead of the class or function, or None if it must not be called."""
     value: Any = None
     """The value that stands for the name if it is not called."""
     new: Callable[[], StandIn] | None = None
-    """A function that creates an empty object in place of an instance of the class. Its state follows in the pickle."""
+    """A function that creates an empty object in place of an instance of the class. The pickle then sets the object's
+    state."""
 
 
 Names = Mapping[tuple[str, str], Name]
@@ -71,9 +72,9 @@ def _ordered_dict(items: Any = ()) -> OrderedDict[Any, Any]:
 
 def _key(key: Any) -> Any:
     if type(key) not in KEYS:  # hashing nested tuples can take exponential time
-        raise CheckpointError(f"has a {type(key).__name__} as a key of a dict: refused")
+        raise CheckpointError(f"has a {type(key).__name__} as a key of a dict, which is not allowed")
     if type(key) is int and not -MAX_KEY < key < MAX_KEY:
-        raise CheckpointError("has an integer of more than 60 bits as a key: refused")
+        raise CheckpointError("has an integer of more than 60 bits as a key, which is not allowed")
     return key
 
 
@@ -85,7 +86,7 @@ class RefusedError(CheckpointError):
 
     def __init__(self, name: str) -> None:
         self.name = brief(name).strip("'")
-        super().__init__(f"names {self.name}, which is not data: refused, no code was run")
+        super().__init__(f"refers to {self.name}, which is not data (no code was run)")
 
 
 def load(reader: BoundedReader, names: Names, persistent: Callable[[Any], Any] | None = None) -> Any:
@@ -129,7 +130,7 @@ class _Machine:
             else:
                 operation = getattr(self, f"op_{name.lower()}", None)
                 if operation is None:
-                    raise CheckpointError(f"uses the pickle operation {name}, which checkpoints do not need: refused")
+                    raise CheckpointError(f"uses the pickle operation {name}, which is not allowed")
                 operation(argument)
         if len(self.stack) != 1:
             raise CheckpointError(f"truncated or damaged: its pickle ends with {len(self.stack)} objects, not one")
@@ -146,7 +147,7 @@ class _Machine:
 
     def op_proto(self, version: int) -> None:
         if version > 5:
-            raise CheckpointError(f"is a pickle of protocol {version}; protocols up to 5 are supported")
+            raise CheckpointError(f"is a pickle of protocol {version}; only protocols up to 5 are supported")
 
     def op_frame(self, _size: int) -> None:
         """Ignore frames, which only help unpicklers to read ahead."""
@@ -186,7 +187,7 @@ class _Machine:
     def extend(self, items: list[Any]) -> None:
         target = self.stack[-1]
         if type(target) is not list:
-            raise CheckpointError(f"appends to a {type(target).__name__}: refused")
+            raise CheckpointError(f"appends to a {type(target).__name__} instead of a list")
         target.extend(items)
 
     def op_empty_dict(self, _: None) -> None:
@@ -207,7 +208,7 @@ class _Machine:
     def update(self, items: list[Any]) -> None:
         target = self.stack[-1]
         if type(target) not in (dict, OrderedDict):
-            raise CheckpointError(f"sets items of a {type(target).__name__}: refused")
+            raise CheckpointError(f"sets items of a {type(target).__name__} instead of a dict")
         for key, value in zip(items[::2], items[1::2], strict=True):
             target[_key(key)] = value
 
@@ -238,7 +239,7 @@ class _Machine:
 
     def push_name(self, module: Any, name: Any) -> None:
         if not isinstance(module, str) or not isinstance(name, str):
-            raise CheckpointError(f"has a {type(name).__name__} as a name: refused")
+            raise CheckpointError(f"has a {type(name).__name__} in place of a name or module")
         if (module, name) not in self.names:
             raise RefusedError(f"{module}.{name}")
         self.stack.append(self.names[module, name])
@@ -246,7 +247,7 @@ class _Machine:
     def op_reduce(self, _: None) -> None:
         arguments, function = self.stack.pop(), self.stack.pop()
         if not isinstance(function, Name) or function.call is None or type(arguments) is not tuple:
-            raise CheckpointError(f"calls a {type(function).__name__}, which is not data: refused")
+            raise CheckpointError(f"calls a {type(function).__name__}, which is not allowed")
         self.budget.spend(len(arguments))
         self.budget.spend(sum(len(item) for item in arguments if isinstance(item, list | tuple | dict)))
         self.stack.append(function.call(*arguments))
@@ -254,7 +255,7 @@ class _Machine:
     def op_newobj(self, _: None) -> None:
         arguments, kind = self.stack.pop(), self.stack.pop()
         if not isinstance(kind, Name) or kind.new is None or type(arguments) is not tuple or arguments:
-            raise CheckpointError("makes an object that is not data: refused")
+            raise CheckpointError("creates an object that is not data")
         self.stack.append(kind.new())
 
     def op_build(self, _: None) -> None:
@@ -262,11 +263,11 @@ class _Machine:
         if isinstance(target, StandIn):
             target.build(state, self.reader)
         elif type(target) is not OrderedDict:  # ignored attributes, such as torch's versions of modules
-            raise CheckpointError(f"sets the state of a {type(target).__name__}, which is not data: refused")
+            raise CheckpointError(f"sets the state of a {type(target).__name__}, which is not allowed")
 
     def op_binpersid(self, _: None) -> None:
         if self.persistent is None:
-            raise CheckpointError("refers to an object outside the file: refused")
+            raise CheckpointError("refers to an object outside the file, which is not allowed")
         self.stack.append(self.persistent(self.stack.pop()))
 
 
@@ -281,7 +282,7 @@ def plain(value: Any, leaves: tuple[type, ...], budget: Budget) -> Any:
     def copy(value: Any, depth: int) -> Any:
         budget.spend(1 + (len(value) // TEXT_PER_ITEM if isinstance(value, str | bytes) else 0))
         if depth > MAX_DEPTH:
-            raise CheckpointError(f"is nested more than {MAX_DEPTH} deep: refused")
+            raise CheckpointError(f"is nested more than {MAX_DEPTH} levels deep")
         if isinstance(value, StandIn):
             value = value.value
         if isinstance(value, accepted):
@@ -290,6 +291,6 @@ def plain(value: Any, leaves: tuple[type, ...], budget: Budget) -> Any:
             return {key: copy(item, depth + 1) for key, item in value.items()}
         if type(value) in (list, tuple):
             return type(value)(copy(item, depth + 1) for item in value)
-        raise CheckpointError(f"holds a {type(value).__name__}, which is not data: refused")
+        raise CheckpointError(f"contains a {type(value).__name__}, which is not data")
 
     return copy(value, 0)

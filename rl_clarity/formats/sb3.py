@@ -2,8 +2,8 @@
 QRDQN, TQC).
 
 A zip file has the members `data`, which is JSON in which some values are also stored as pickles in base64, and
-`policy.pth`, which contains a state dict. The only pickle in `data` that is read is that of the policy class, to get
-the name of the class.
+`policy.pth`, which contains a state dict. The only pickle in `data` that is read is the one of the policy class, to
+determine the name of the class.
 
 The features extractor passes images through the Nature CNN and a dense layer (`features_dim`), or flattens them. It
 does not change vectors, and it concatenates the features of the entries of a dictionary. Optional LSTMs, optional dense
@@ -44,7 +44,7 @@ from rl_clarity.formats.torch_layers import ACTIVATIONS
 MEMBERS = ("data", "policy.pth")
 ATARI_SIDES = [84, 84]
 N_QUANTILES = 200
-"""Default number of quantiles of each action value of QRDQN."""
+"""Default number of quantiles of each action value in QRDQN."""
 EXTRACTORS = tuple(
     f"stable_baselines3.common.torch_layers.{name}" for name in ("NatureCNN", "FlattenExtractor", "CombinedExtractor")
 )
@@ -74,13 +74,13 @@ MASKABLE = "sb3_contrib.common.maskable.policies."
 EXPLAINED = ("sb3_contrib.crossq.policies.",)
 """Prefixes of policies that `integrations.sb3` explains, although their zip files cannot be read."""
 WAY_OUT = (
-    ". With Stable-Baselines3 it can be explained in memory, as docs/guides/sb3.md describes: "
-    "from rl_clarity.integrations import sb3; model = PPO.load(path, env=env), of the algorithm's own class; "
+    ". With Stable-Baselines3, the model can be explained in memory (see docs/guides/sb3.md): "
+    "from rl_clarity.integrations import sb3; model = PPO.load(path, env=env), with your algorithm's class for PPO; "
     "sb3.explain(model, 'page')"
 )
 OWN_NETWORK = (
-    ". Its network can be explained in memory as your own: rl_clarity.TorchAgent(model.policy, shape, "
-    "input_divisor=1, forward=...), as docs/guides/own-network.md describes"
+    ". Its network can be explained in memory as your own (see docs/guides/own-network.md): "
+    "rl_clarity.TorchAgent(model.policy, shape, input_divisor=1, forward=...)"
 )
 PARTS = (
     *(f"{body}." for body in (SHARED, POLICY, VALUE)),
@@ -89,16 +89,17 @@ PARTS = (
     *("actor.", "actor_target.", "critic_target.", "action_net.", "value_net.", "log_std"),
 )
 ATARI_NOTE = (
-    "gray observations of 84 x 84 are assumed to be an Atari game's, in Stable-Baselines3's own wrapper; give "
-    "env_kind=gymnasium for another environment"
+    "gray observations of 84 x 84 pixels are assumed to come from an Atari game in Stable-Baselines3's wrapper; pass "
+    "env_kind=gymnasium for any other environment"
 )
 VECTOR_NOTE = (
-    "the network is given observations as the environment returns them: if VecNormalize normalized them in training, "
-    "explain the model in memory with rl_clarity.integrations.sb3.explain, because its statistics are not in the zip"
+    "the network gets observations as the environment returns them. If VecNormalize normalized them in training, "
+    "explain the model in memory with rl_clarity.integrations.sb3.explain, because the zip does not contain the "
+    "statistics of VecNormalize"
 )
 MASK_NOTE = (
-    "actions are chosen among those that the environment's method action_masks() allows; action_masks=False chooses "
-    "among all"
+    "actions are chosen among those that the environment's method action_masks() allows; pass action_masks=False to "
+    "choose among all actions"
 )
 ACTIONS = ("Discrete", "MultiDiscrete", "MultiBinary", "Box")
 
@@ -183,21 +184,23 @@ def _check_policy(data: Mapping[str, Any], options: Mapping[str, Any], budget: B
     way_out = WAY_OUT if is_explained else OWN_NETWORK
     if not known:
         raise CheckpointError(
-            f"its policy is {policy}; those of PPO, A2C, TRPO, DQN, QRDQN, SAC, TQC, TD3, DDPG, RecurrentPPO and "
-            f"MaskablePPO are read{way_out}"
+            f"its policy is {policy}; only policies of PPO, A2C, TRPO, DQN, QRDQN, SAC, TQC, TD3, DDPG, RecurrentPPO "
+            f"and MaskablePPO are supported{way_out}"
         )
     if space.rpartition(".")[2] not in ("Box", "Dict"):
         raise CheckpointError(
-            f"its observations are {brief(space.rpartition('.')[2])}; zips with a Box, or a Dict of an image and "
-            "numbers, are read"
+            f"its observation space is a {brief(space.rpartition('.')[2])}; only a Box, and a Dict of an image and "
+            "numbers, are supported"
         )
     if actions.rpartition(".")[2] not in ACTIONS:
-        raise CheckpointError(f"its actions are {brief(actions.rpartition('.')[2])}; {', '.join(ACTIONS)} are read")
+        raise CheckpointError(
+            f"its action space is a {brief(actions.rpartition('.')[2])}; only {', '.join(ACTIONS)} are supported"
+        )
     extractor = class_name(options.get("features_extractor_class", f"<class '{EXTRACTORS[0]}'>"))
     if extractor not in EXTRACTORS:
         raise CheckpointError(
-            f"its features_extractor_class is {brief(extractor)}; the zip does not contain the code of that class, "
-            f"and only {', '.join(EXTRACTORS)} are known{way_out}"
+            f"its features_extractor_class is {brief(extractor)}, whose code is not in the zip; only "
+            f"{', '.join(EXTRACTORS)} are known{way_out}"
         )
     return policy
 
@@ -244,7 +247,7 @@ def _actions(checkpoint: Checkpoint, architecture: Mapping[str, Any], outputs: i
         if count_outputs(factors) == outputs:
             return factors
     raise CheckpointError(
-        f"its action_space has {len(described)} factors, which do not fit the {outputs} outputs of its policy"
+        f"its action_space has {len(described)} factors, which do not match the {outputs} outputs of its policy"
     )
 
 
@@ -260,16 +263,16 @@ def _observation_shape(parameters: Mapping[str, Any], space: Any) -> list[int]:
     is_list = isinstance(shape, list) and all(type(n) is int and 1 <= n <= 65536 for n in shape)
     if not is_list or len(shape) not in (1, 3):
         raise CheckpointError(
-            f"observation_space has the shape {brief(shape)}; it must be (channels, height, width) of an image, or "
-            "(n,) of a vector"
+            f"observation_space has the shape {brief(shape)}; it must be (channels, height, width) for an image, or "
+            "(n,) for a vector"
         )
     channels, height, width = (shape[0], 1, 1) if len(shape) == 1 else shape
     return [height, width, channels]
 
 
 def _scale(space: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options for the conversion of observations from 0 to 255 to the network's input, which follows the
-    library's `preprocess_obs`.
+    """Return the options that determine how observations from 0 to 255 are converted to the network's input. The
+    conversion follows the library's `preprocess_obs`.
 
     The library divides uint8 images with the bounds 0 and 255 by 255, unless `normalize_images` is False, and does not
     change other images. `value_range` contains the network's inputs for the observed values 0 and 255. They are the
@@ -283,8 +286,8 @@ def _scale(space: Any, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _bounds(space: Any, name: str, choose: Any) -> float | None:
-    """Return the smallest or largest number (`choose`) of the array `name`, or None if the space does not have it. The
-    array is in the form that NumPy prints, which may be abbreviated.
+    """Return the smallest or largest number in the array `name` of the space (`choose` is `min` or `max`), or None if
+    the space does not have this array. The array is in the form that NumPy prints, which may be abbreviated.
     """
     text = _field(space, name)
     if text is None:
@@ -299,20 +302,21 @@ def _value_range(recorded: Any, metadata: Mapping[str, Any]) -> tuple[float, flo
     value_range = metadata.get("value_range") or recorded
     if value_range is None:
         raise CheckpointError(
-            "its observation space has no bounds: give the metadata value_range, the values of black and white"
+            "its observation space has no bounds: pass the metadata value_range, the values of black and white"
         )
     low, high = map(float, value_range)
     if not low < high or (value_range is recorded and low < -1):
         raise CheckpointError(
-            f"its observations range from {low:g} to {high:g}, as those of VecNormalize do, whose statistics are not "
-            "in the zip; if black is the lowest value and white the highest, give the metadata value_range"
+            f"its observations range from {low:g} to {high:g}, like observations that VecNormalize normalized, whose "
+            "statistics are not in the zip. If black is the lowest value and white the highest, pass the metadata "
+            "value_range"
         )
     return low, high
 
 
 def _head(options: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of the outputs that the tensors do not contain: those of `Head`, and `squash_output`
-    for gSDE.
+    """Return the options of the outputs that the tensors do not contain: the options in `Head`, and `squash_output` for
+    gSDE.
     """
     if any(name.startswith("quantile_net.") for name in parameters):
         return {"n_quantiles": options.get("n_quantiles", N_QUANTILES)}

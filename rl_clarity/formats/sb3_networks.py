@@ -24,7 +24,7 @@ LOG_STD_RANGE = (-20, 2)
 SHARED, POLICY, VALUE = "features_extractor", "pi_features_extractor", "vf_features_extractor"
 
 CLIP_MEAN = 2.0
-"""Default of the value to which SAC and TQC with gSDE clip the absolute value of their means."""
+"""Default limit to which SAC and TQC with gSDE clip the absolute values of their means."""
 EPSILON = 1e-6
 """A small number that is added to the variances of gSDE."""
 
@@ -52,7 +52,7 @@ def actor_critic(
         observation_shape: (H, W, C) of the image, or (1, 1, n) of a vector
         activation: activation function of the layers of `net_arch`
         offset: number that is added to the values of the image
-        entries: entries of the observation space if it is a dictionary, in its order
+        entries: entries of the observation space if it is a dictionary, in the same order
         head: options of the outputs, see `Head`
         flattened_axes: indices of the axes height, width and channel in the observation space, if the policy flattens
             the image; empty if convolutions process it
@@ -100,7 +100,7 @@ def q_network(
     if count is not None:
         if type(count) is not int or count < 1 or outputs.shape[-1] % count:
             raise CheckpointError(
-                f"its n_quantiles is {brief(count)}, but its {outputs.shape[-1]} outputs are not a multiple of it"
+                f"its n_quantiles is {brief(count)}, but its {outputs.shape[-1]} outputs are not a multiple of that"
             )
         outputs = ops.mean(ops.reshape(outputs, (-1, count, outputs.shape[-1] // count)), axis=1)
     return extractor.finish({"q_values": outputs})
@@ -148,7 +148,7 @@ NETWORKS: Mapping[str, Callable[..., Network]] = {"actor_critic": actor_critic, 
 
 class _Extractor:
     """The inputs of a network, and its features extractors. The features of an image are the outputs of the Nature CNN
-    or the flattened pixels, and those of a vector are its numbers. For a dictionary, the features of its entries are
+    or the flattened pixels, and those of a vector are its values. For a dictionary, the features of its entries are
     concatenated.
     """
 
@@ -209,7 +209,7 @@ class _Extractor:
 
 
 def _encoded(x: Any, entry: Entry) -> Any:
-    """Return the numbers (B, n) of a dictionary entry. Discrete values become one-hot vectors."""
+    """Return the features (B, n) of a dictionary entry. Discrete values become one-hot vectors."""
     import keras
     from keras import ops
 

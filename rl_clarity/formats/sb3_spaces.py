@@ -42,11 +42,11 @@ def class_name(text: Any) -> str:
 
 
 def read_actions(space: Mapping[str, Any], *, maskable: bool = False) -> list[list[Any]] | None:
-    """Return a list for each factor of an action, `["choice", n]`, `["switch"]` or `["number", low, high]`, or None if
-    an action is a single choice. Infinite bounds become None. With `maskable`, a switch has two logits:
-    `["switch", 2]`.
+    """Return a list that describes each factor of an action as `["choice", n]`, `["switch"]` or
+    `["number", low, high]`. Return None if an action is a single choice. Infinite bounds become None. With `maskable`,
+    a switch has two logits: `["switch", 2]`.
 
-    Raises CheckpointError for other spaces, and for a text with another number of values than the space.
+    Raises CheckpointError for unsupported spaces, and for a text whose number of values does not match the space.
     """
     kind = class_name(space.get(":type:")).rpartition(".")[2]
     if kind == "Discrete":
@@ -54,12 +54,12 @@ def read_actions(space: Mapping[str, Any], *, maskable: bool = False) -> list[li
     shape = space.get("_shape")
     count = math.prod(shape) if isinstance(shape, list) and all(type(n) is int and n > 0 for n in shape) else 0
     if not 1 <= count <= MAX_FACTORS:
-        raise CheckpointError(f"its action_space has the shape {brief(shape)}; 1 to {MAX_FACTORS} numbers are read")
+        raise CheckpointError(f"its action_space has the shape {brief(shape)}; it must have 1 to {MAX_FACTORS} values")
     if kind == "MultiBinary":
         return [["switch", 2] if maskable else ["switch"]] * count
     columns = [numbers(space.get(name)) for name in (("nvec",) if kind == "MultiDiscrete" else ("low", "high"))]
     if kind not in ("MultiDiscrete", "Box") or any(len(column) != count for column in columns):
-        raise CheckpointError(f"its action_space {brief(dict(space))} is not one of those that are read")
+        raise CheckpointError(f"its action_space {brief(dict(space))} is not supported")
     if kind == "MultiDiscrete":
         return [["choice", int(n)] for n in columns[0]]
     bounds = zip(*columns, strict=True)
@@ -68,7 +68,7 @@ def read_actions(space: Mapping[str, Any], *, maskable: bool = False) -> list[li
 
 def action_factors(actions: Sequence[Sequence[Any]], stds: Sequence[float | None], *, squashed: bool) -> list[Factor]:
     """Return the factors that the lists of `read_actions` describe. `stds` contains a standard deviation for each
-    factor, which is used for numbers; `squashed` is as in `Gaussian`.
+    factor, which is ignored for discrete factors. `squashed` is as in `Gaussian`.
     """
     factors: list[Factor] = []
     for (kind, *arguments), std in zip(actions, stds, strict=True):
@@ -106,8 +106,10 @@ def read_dictionary(text: Any) -> tuple[list[Entry], Mapping[str, Any]]:
                 {"name": name, **({"shape": [len(sizes)], "sizes": sizes} if is_choice else {"shape": sizes})}
             )
         else:
-            raise CheckpointError(f"its observations have {brief(name)}, {brief(space)}, which is not read")
+            raise CheckpointError(
+                f"its observations have the entry {brief(name)} with the space {brief(space)}, which is not supported"
+            )
     if len(images) != 1:
         have = ", ".join(images) or "none"
-        raise CheckpointError(f"its observations are {brief(text)}, with the images {have}; exactly one is needed")
+        raise CheckpointError(f"its observations are {brief(text)}, with images: {have}; exactly one image is needed")
     return entries, next(iter(images.values()))

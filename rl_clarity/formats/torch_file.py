@@ -1,4 +1,5 @@
-"""Read files of `torch.save` as data, without torch: zip archives, and the streams of torch before 1.6.
+"""Read files that `torch.save` wrote as data, without importing torch. They are zip archives or, before torch 1.6,
+streams.
 
 Both contain a pickle that refers to storages, and the storages as raw numbers. The pickle may refer only to the classes
 and functions in `NAMES`. A tensor is read when it is requested, so an optimizer's state is never read.
@@ -29,7 +30,7 @@ STREAM_MAGIC = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
 STREAM_VERSION = 1001
 BFLOAT16 = "bfloat16"
 ROOTS = ("state_dict", "model_state_dict", "agent", "model", "network", "policy")
-"""Keys under which files with several state dicts may store that of the agent, in the order of preference."""
+"""Keys under which files with several state dicts may store the state dict of the agent, in order of preference."""
 WRAPPERS = ("module.", "_orig_mod.")
 """Prefixes that `DataParallel` and `torch.compile` add to the name of each tensor."""
 STORAGES = {
@@ -129,13 +130,13 @@ def read(file: BinaryIO, budget: Budget) -> TorchFile:
         return _read_archive(SafeZip(file, budget))
     if is_torch_stream(head):
         return _read_stream(BoundedReader(file, size, budget))
-    raise CheckpointError(f"not a file of torch.save: it begins with {head[:8]!r}")
+    raise CheckpointError(f"was not written by torch.save: it begins with {head[:8]!r}")
 
 
 def state_dict(content: Any) -> dict[str, StoredTensor]:
-    """Return the tensors by name. They are the saved object itself if it is a dict of tensors, the first dict of
-    tensors under a key in `ROOTS`, or the only dict of tensors in the saved dict. Raises CheckpointError if there is
-    none of these.
+    """Return the tensors by name. They are the saved object itself if it is a dict of tensors. Otherwise, they are the
+    first dict of tensors under a key in `ROOTS`, or the only dict of tensors in the saved dict. Raises CheckpointError
+    if none of these exists.
     """
     groups = {"": content, **content} if isinstance(content, dict) else {}
     groups = {key: group for key, group in groups.items() if _has_only_tensors(group)}
@@ -166,13 +167,13 @@ def _prefix(members: Iterable[str]) -> str | None:
 def _read_archive(archive: SafeZip) -> TorchFile:
     prefix = _prefix(archive.members)
     if prefix is None:
-        raise CheckpointError("has no data.pkl in a folder, which torch's archives have")
+        raise CheckpointError("has no folder with data.pkl, unlike archives that torch.save writes")
     pickled = archive.read(f"{prefix}data.pkl")
     order = "little"
     if f"{prefix}byteorder" in archive.members:
         order = archive.read(f"{prefix}byteorder").decode("latin1")
     if order not in ("little", "big"):
-        raise CheckpointError(f"has the byte order {brief(order)}; 'little' and 'big' are supported")
+        raise CheckpointError(f"has the byte order {brief(order)}; only 'little' and 'big' are supported")
     content = _unpickle(BoundedReader(io.BytesIO(pickled), len(pickled), archive.budget))
     return TorchFile(content, _ArchivedStorages(archive, prefix), archive.budget, byteorder=order)
 
@@ -192,7 +193,7 @@ class _ArchivedStorages:
 def _read_stream(reader: BoundedReader) -> TorchFile:
     magic, version, system = (safe_pickle.load(reader, {}) for _ in range(3))
     if version != STREAM_VERSION or not isinstance(system, dict):
-        raise CheckpointError(f"is a torch stream of version {brief(version)}; {STREAM_VERSION} is supported")
+        raise CheckpointError(f"is a torch stream of version {brief(version)}; only {STREAM_VERSION} is supported")
     del magic  # the file was recognized by this member
     content = _unpickle(reader)
     keys = safe_pickle.plain(safe_pickle.load(reader, {}), (), reader.budget)
@@ -205,7 +206,7 @@ class _StreamedStorages:
 
     def __init__(self, content: Any, keys: Any, reader: BoundedReader, byteorder: Any) -> None:
         if not isinstance(keys, list):
-            raise CheckpointError(f"has a {type(keys).__name__} as the list of its storages: refused")
+            raise CheckpointError(f"has a {type(keys).__name__} in place of the list of its storages")
         self._known = {tensor.storage.key: tensor.storage for tensor in tensors_in(content)}
         self._pending = iter(keys)
         self._reader = reader
@@ -216,7 +217,7 @@ class _StreamedStorages:
         while storage.key not in self._read:
             key = next(self._pending, None)
             if type(key) is not str or key not in self._known:
-                raise CheckpointError(f"has no storage {brief(storage.key)}, or an unused one: {brief(key)}")
+                raise CheckpointError(f"has no storage {brief(storage.key)}, or has the unused storage {brief(key)}")
             length = int.from_bytes(self._reader.read(8), self._byteorder)
             self._read[key] = self._reader.read(length * self._known[key].itemsize)
         return _checked(storage, self._read[storage.key])
@@ -226,7 +227,7 @@ def _checked(storage: Storage, data: bytes) -> bytes:
     if len(data) != storage.length * storage.itemsize:
         raise CheckpointError(
             f"storage {brief(storage.key)} has {len(data)} bytes, "
-            f"not the {storage.length} x {storage.itemsize} it claims"
+            f"not {storage.length} x {storage.itemsize} as the file claims"
         )
     return data
 
@@ -245,21 +246,23 @@ def _unpickle(reader: BoundedReader) -> Any:
 
 def _persistent(pid: Any) -> Storage:
     if type(pid) is not tuple or len(pid) not in (5, 6) or pid[0] != "storage":
-        raise CheckpointError(f"refers to {brief(pid)}, which is not a storage: refused")
+        raise CheckpointError(f"refers to {brief(pid)}, which is not a storage")
     _, kind, key, _location, length, *view = pid
     if not isinstance(kind, Name) or not isinstance(kind.value, _StorageType) or type(key) is not str:
-        raise CheckpointError("refers to a storage of an unknown type: refused")
+        raise CheckpointError("refers to a storage of an unknown type")
     if any(part is not None for part in view) or type(length) is not int or not 0 <= length < 2**40:
-        raise CheckpointError(f"refers to a storage of {brief(length)} numbers, or to a view of one: refused")
+        raise CheckpointError(
+            f"refers to a storage of {brief(length)} numbers, or to a view of one, which is not allowed"
+        )
     return Storage(key, kind.value.code, length)
 
 
 def _rebuild_tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> StoredTensor:
     numbers = [offset, *shape, *strides]
     if not isinstance(storage, Storage) or len(shape) != len(strides) or len(shape) > 8:
-        raise CheckpointError("has a tensor without a storage or a shape: refused")
+        raise CheckpointError("has a tensor without a valid storage or shape")
     if any(type(number) is not int or not 0 <= number < 2**40 for number in numbers):
-        raise CheckpointError(f"has a tensor of shape {brief(shape)} and strides {brief(strides)}: refused")
+        raise CheckpointError(f"has a tensor with an invalid offset, shape {brief(shape)} or strides {brief(strides)}")
     size = math.prod(shape)
     last = offset + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
     # A view may repeat its storage's numbers, so without a limit a small file could unpack to any size.
@@ -272,7 +275,7 @@ def _rebuild_tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any
 
 def _rebuild_parameter(tensor: Any, *_: Any) -> StoredTensor:
     if not isinstance(tensor, StoredTensor):
-        raise CheckpointError("has a parameter that is not a tensor: refused")
+        raise CheckpointError("has a parameter that is not a tensor")
     return tensor
 
 

@@ -28,8 +28,8 @@ ACTIVATIONS = {"Tanh": "tanh", "ReLU": "relu", "ELU": "elu", "GELU": "gelu", "Si
 ASSUMED = {"activation": "relu", "input_divisor": 255}
 """Metadata that are assumed for programs that do not record them in their state dicts."""
 ASSUMPTION = (
-    "a state dict does not record the activation functions, what observations are divided by, gamma and lambda: those "
-    "of the program are assumed. The metadata activation, input_divisor, gamma and lambda override them; the "
+    "a state dict does not record the activation functions, the divisor of observations, gamma and lambda, so those of "
+    "the program are assumed. The metadata activation, input_divisor, gamma and lambda override them; the "
     "option check compares the agent's outputs with those of the original network"
 )
 
@@ -51,7 +51,7 @@ class TorchLayers:
             parameters: the state dict
             activation: Keras name of the activation function that `activate` applies by default
             module: a submodule ("" for the whole network). Operations are named after the submodules in PyTorch,
-                relative to `module`, and an activation is named as the item that follows its layer in a `Sequential`.
+                relative to `module`, and an activation is named like the item that follows its layer in a `Sequential`.
                 By default, names have slashes instead of dots, and an activation is named after its function
             vectors: observations are vectors (B, 1, 1, n), and dense layers keep the axes of length 1
         """
@@ -119,7 +119,9 @@ class TorchLayers:
         return self._product(x, name, kernel, f"{name}.bias{suffix}", self.size(kernel))
 
     def activate(self, x: Any, part: str, kind: str | None = None, index: str = "") -> Any:
-        """Apply an activation function, by default that of the network, to the output of the submodule `part`."""
+        """Apply an activation function (by default the one passed to the constructor) to the output of the submodule
+        `part`.
+        """
         import keras
 
         kind = kind or self._activation
@@ -188,7 +190,7 @@ class TorchLayers:
         return y
 
     def operation_name(self, name: str) -> str:
-        """Return the name of the Keras operation for a submodule of PyTorch."""
+        """Return the name of the Keras operation for a PyTorch submodule."""
         return keras_name(name.replace(".", "/") if self._module is None else name.removeprefix(f"{self._module}."))
 
 
@@ -217,8 +219,8 @@ def impala(layers: TorchLayers, x: Any, names: ImpalaNames) -> Any:
     """Build the blocks of the IMPALA CNN, each with a convolution, max pooling over 3 x 3 positions, and residual
     units. Return feature maps (B, h, w, c).
 
-    The network is that of IMPALA (Espeholt et al., 2018), https://arxiv.org/abs/1802.01561. The state dict determines
-    the number of blocks.
+    The network was introduced with IMPALA (Espeholt et al., 2018), https://arxiv.org/abs/1802.01561. The state dict
+    determines the number of blocks.
     """
     import keras
 
@@ -240,8 +242,8 @@ def impala(layers: TorchLayers, x: Any, names: ImpalaNames) -> Any:
 
 
 def observation_shape(checkpoint: Checkpoint, kernel: str, side: int) -> tuple[int, int, int]:
-    """Return the input shape (H, W, C), which is the metadata `observation_shape` or else (side, side, C) with the
-    number C of input channels of the stored tensor `kernel`.
+    """Return the input shape (H, W, C). It is the metadata `observation_shape` if that is set, and otherwise
+    (side, side, C), where C is the number of input channels of the stored tensor `kernel`.
     """
     override = checkpoint.metadata.get("observation_shape")
     if override is not None:

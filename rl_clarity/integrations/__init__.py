@@ -1,1 +1,1 @@
-"""Use agents and environments that other libraries have in memory. There is a module for each library."""
+"""Use in-memory agents and environments of other libraries, with one module for each library."""

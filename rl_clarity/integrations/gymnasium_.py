@@ -27,11 +27,11 @@ class RecordEpisodes(gymnasium.Wrapper[Any, Any, Any, Any]):
         env: The environment with all other wrappers, so that observations are recorded as the agent gets them.
         directory: As in `rl_clarity.Recorder`.
         metadata: Additional metadata, which override those of the environment.
-        value_range: Values of black and white in images, if they are not the bounds of the observation space.
+        value_range: Pixel values of black and white in images, if they are not the bounds of the observation space.
         info: Names in the environment's `info` whose values are recorded: numbers, or arrays of numbers whose shape
             stays the same. A step is recorded with the info that came with its observation, from `reset` or from the
             previous step, and with NaN for missing names. Values that are not numbers, and names that do not occur in
-            the first episode, end the recording as other errors do.
+            the first episode, stop the recording, like any other error.
         options: Options of `rl_clarity.Recorder`: `every`, `max_episodes`, ...
 
     Raises:
@@ -52,7 +52,7 @@ class RecordEpisodes(gymnasium.Wrapper[Any, Any, Any, Any]):
         super().__init__(env)
         space = env.observation_space
         if not isinstance(space, gymnasium.spaces.Box | gymnasium.spaces.Discrete):
-            raise OptionError(f"observations are {space}; a recording holds single arrays: wrap the environment")
+            raise OptionError(f"observations are {space}, but a recording holds single arrays: wrap the environment")
         try:
             self._layout: ImageLayout | None = image_layout(space, value_range=value_range)
         except EnvironmentSetupError:
@@ -64,12 +64,12 @@ class RecordEpisodes(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._info = InfoNumbers(info)
         about = {**_metadata(env), **(metadata or {})}
         self.recorder = Recorder(directory, metadata=about, value_range=value_range, **options)
-        """The recorder. Its method `agent` sets the checkpoint of the episodes that begin after the call."""
+        """The recorder. Its method `agent` sets the checkpoint for the episodes that begin after the call."""
         self._outputs: dict[str, Any] = {}
         self._before: dict[str, Any] = {}
 
     def outputs(self, **values: Any) -> None:
-        """Set what the agent computed for the next step: `logits`, `value`, `state`, ..., as in `Recorder.add`."""
+        """Set the agent's outputs for the next step: `logits`, `value`, `state`, ..., as in `Recorder.add`."""
         self._outputs = values
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -105,7 +105,7 @@ class RecordEpisodes(gymnasium.Wrapper[Any, Any, Any, Any]):
         super().close()
 
     def _shown(self, observation: Any, info: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the observation, its info and the frame before the next step, if it may be recorded."""
+        """Return the observation, its info and the frame before the next step, if that step may be recorded."""
         if not self.recorder.recording:
             return {}
         try:

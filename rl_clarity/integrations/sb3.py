@@ -78,7 +78,7 @@ def explain(
         full_resolution: as for `collect`.
         channels_first: as for `agent`.
         value_range: as for `agent`.
-        observation_names: names of the numbers in a vector observation; by default the environment's attribute
+        observation_names: names of the elements of a vector observation; by default the environment's attribute
             `observation_names`, or "input 1", ...
         options: options of the page, as for `generate`.
 
@@ -109,7 +109,7 @@ def agent(
     are a dictionary, its image is explained, and its numbers are held inputs (see `TorchAgent`). Action values of QRDQN
     are the means of the quantiles; logits of MaskablePPO are those before the mask. Outputs for actions in a `Box` are
     means (for SAC, TD3 and DDPG before the hyperbolic tangent), and for SAC and gSDE also logarithms of standard
-    deviations. SAC, TD3 and DDPG have no value: the agent is the actor.
+    deviations. For SAC, TD3 and DDPG, the agent is the actor, which has no value.
 
     Args:
         model: a model in memory; an algorithm's `load` reads one from a zip.
@@ -121,7 +121,7 @@ def agent(
             at the time of this call.
         options: `device`, `batch_size` and `gradient_batch_size`, as in `TorchAgent`.
 
-    Raises OptionError for other algorithms, and for a policy whose class overrides how outputs are computed;
+    Raises OptionError for any other algorithm, and for a policy whose class overrides how outputs are computed;
     EnvironmentSetupError for observations that are not images, and for actions in a Dict or Tuple space.
     """
     policy = _policy(model)
@@ -199,7 +199,7 @@ def environment(
     own = image_layout(venv.observation_space, channels_first=channels_first, value_range=value_range)
     if replace(own, axes=layout.axes) != layout:
         raise EnvironmentSetupError(
-            f"the model was trained on observations {model.observation_space}, the environment has "
+            f"the model was trained on observations {model.observation_space}, but the environment has "
             f"{venv.observation_space}: wrap it as in training (VecFrameStack, ...)"
         )
     masked = is_maskable(model.policy) and venv.has_attr("action_masks")
@@ -279,7 +279,7 @@ class SB3Environment:
 
 
 def action_combos(venv: Any, num_actions: int) -> tuple[Combo, ...]:
-    """Return the buttons of each action of a `VecEnv`."""
+    """Return the buttons that each action of a `VecEnv` presses."""
     if venv.has_attr("get_action_meanings"):
         names = venv.env_method("get_action_meanings")[0]
     else:
@@ -352,7 +352,7 @@ def _observation_shape(layout: ImageLayout) -> Any:
 
 
 def _check_outputs(agent: TorchAgent, policy: Any, layout: ImageLayout, observations: Callable[[Any], Any]) -> None:
-    """Raise OptionError if the policy's own methods compute other outputs than the agent, as user-defined ones may."""
+    """Raise OptionError if the policy's methods compute different outputs from the agent, as user-defined ones may."""
     if agent.heads == ("q_values",):
         return
     import torch
@@ -395,7 +395,7 @@ def _vec_env(env: Any, layout: ImageLayout, num_envs: int, seed: int, atari_opti
         return DummyVecEnv([lambda: Monitor(single)])
     if not isinstance(env, VecEnv):
         raise EnvironmentSetupError(
-            f"a {type(env).__name__} is not a VecEnv of Stable-Baselines3, a Gymnasium environment or its id"
+            f"a {type(env).__name__} is not a VecEnv of Stable-Baselines3, a Gymnasium environment, or the id of one"
         )
     return without_normalization(env)
 
@@ -411,7 +411,10 @@ def _make(name: str, layout: ImageLayout, num_envs: int, seed: int, atari_option
         if "ale_py" in str(gymnasium.spec(name).entry_point):
             venv = make_atari_env(name, n_envs=num_envs, seed=seed, wrapper_kwargs=atari_options)
         elif atari_options:
-            raise OptionError(f"{', '.join(atari_options)}: options of AtariWrapper; {name!r} is not an Atari game")
+            raise OptionError(
+                f"the options {', '.join(atari_options)} of AtariWrapper do not apply, because "
+                f"{name!r} is not an Atari game"
+            )
         else:
             check = None if layout.held else _check_image
             venv = make_vec_env(name, n_envs=num_envs, seed=seed, wrapper_class=check)

@@ -27,10 +27,10 @@ class RecorderCallback(BaseCallback):
     """Records episodes during training: `model.learn(total_timesteps, callback=RecorderCallback("runs/exp1"))`.
 
     The model's values, logits or action values, and recurrent states are recorded, too. A checkpoint, as `model.save`
-    writes it, is stored with recorded episodes if the model has changed since the last one. With `checkpoint_every=1`,
-    checkpoints are also stored where the model is updated during an episode, and contain no optimizer. Rewards are
-    those that `Monitor` counts, if the environments are in this process, else those of the `VecEnv`;
-    `training_rewards` are those that the model learns from. Images are stored as (H, W, C) uint8.
+    writes it, is stored with recorded episodes if the model has changed since the last checkpoint. With
+    `checkpoint_every=1`, checkpoints are also stored when the model is updated during an episode, and they contain no
+    optimizer. Rewards are those that `Monitor` counts if the environments are in this process, and otherwise those of
+    the `VecEnv`; `training_rewards` are those that the model learns from. Images are stored as (H, W, C) uint8.
 
     Args:
         directory: As in `rl_clarity.Recorder`.
@@ -72,7 +72,7 @@ class RecorderCallback(BaseCallback):
     def _on_training_start(self) -> None:
         space = self.model.observation_space
         if hasattr(space, "spaces"):
-            raise OptionError(f"the model's observations are {space}; a recording holds single arrays")
+            raise OptionError(f"the model's observations are {space}, but a recording holds single arrays")
         try:
             self._layout: ImageLayout | None = image_layout(space)
         except EnvironmentSetupError:
@@ -183,8 +183,8 @@ class RecorderCallback(BaseCallback):
         return result
 
     def _state(self) -> tuple[Any, ...] | None:
-        """Return the parts (rows, layers, units) of the recurrent states before the step, which are reset where an
-        episode begins.
+        """Return the hidden and cell states (rows, layers, units) before the step. They are reset where an episode
+        begins.
         """
         if not self._is_recurrent:
             return None
@@ -200,7 +200,7 @@ class RecorderCallback(BaseCallback):
         return np.array(observations) if self._layout is None else self._layout.convert(observations)
 
     def _read_frames(self) -> dict[int, np.ndarray] | None:
-        """Return frames of the states before the next step, or None if it will not be recorded."""
+        """Return the frames before the next step, or None if that step will not be recorded."""
         if self._frames is None or self.recorder is None or not self.recorder.recording:
             return None
         return self._frames.read()

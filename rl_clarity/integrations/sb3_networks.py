@@ -27,7 +27,7 @@ def is_maskable(policy: Any) -> bool:
 
 
 def policy_factors(policy: Any, space: Any) -> tuple[Factor, ...]:
-    """Return the factors of a policy's actions, such as a choice or a number with a normal distribution.
+    """Return the factors of a policy's actions, such as a discrete choice or a Gaussian component.
 
     With gSDE, standard deviations depend on the observation. Raises EnvironmentSetupError for action spaces that
     `ActionSpace` does not support.
@@ -50,7 +50,7 @@ def policy_network(policy: Any) -> tuple[Any, Network, tuple[np.ndarray, ...] | 
     """Return the module that contains the layers, the function that runs it, and the initial state.
 
     For SAC, TD3 and DDPG, this is the actor only: their critics also take an action, and have separate layers. Raises
-    OptionError for the policies of other algorithms.
+    OptionError for the policy of any other algorithm.
     """
     if hasattr(policy, "q_net"):
         return policy.q_net, lambda q_net, x, _: {"q_values": q_net(x)}, None
@@ -74,9 +74,9 @@ def policy_network(policy: Any) -> tuple[Any, Network, tuple[np.ndarray, ...] | 
 def own_outputs(policy: Any, x: Any, recurrent: Any = ()) -> dict[str, Any]:
     """Return the outputs that the library computes for observations.
 
-    These are `values` (B,) and, as `policy_logits`, normalized logits of choices and means of numbers. For SAC, TD3 and
-    DDPG, they are only `policy_logits`: the actions, from -1 to 1. `recurrent` contains the additional arguments of a
-    recurrent policy and of its critic.
+    These are `values` (B,) and, as `policy_logits`, normalized logits of discrete choices and means of continuous
+    actions. For SAC, TD3 and DDPG, only `policy_logits` are returned: the actions, from -1 to 1. `recurrent` contains
+    the additional arguments of a recurrent policy and of its critic.
     """
     import torch
 

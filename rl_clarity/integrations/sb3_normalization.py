@@ -1,4 +1,6 @@
-"""Normalization of observations by `VecNormalize` as a part of the agent, which plays in the environment inside it."""
+"""Normalization of observations by `VecNormalize`, as part of the agent. The agent plays in the environment that
+`VecNormalize` wraps.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ class Normalization:
     normalizer: Any = None
     """The `VecNormalize`, or None if it does not normalize observations."""
     statistics: Mapping[str | None, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
-    """Mean and standard deviation of each normalized entry of a dictionary, or of the observation (the name None)."""
+    """Mean and standard deviation by the name of a dictionary entry, or by None for observations without names."""
 
     @classmethod
     def of(cls, model: Any, normalizer: Any = None) -> Normalization:
@@ -39,7 +41,7 @@ class Normalization:
         return cls(Dict(spaces), normalizer, {name: _statistics(recorded[name], normalizer) for name in names})
 
     def apply(self, observations: Any) -> Any:
-        """Normalize observations, tensors (B, ...) or a dictionary of them, as `VecNormalize` does."""
+        """Normalize observations as `VecNormalize` does. They are a tensor (B, ...) or a dictionary of tensors."""
         if None in self.statistics:
             return self._normalized(observations, None)
         if not self.statistics:
@@ -58,7 +60,7 @@ class Normalization:
 def without_normalization(env: Any) -> Any:
     """Return a `VecEnv` without its `VecNormalize`, and without wrappers around it that the agent does not need.
 
-    Raises EnvironmentSetupError for other wrappers around it.
+    Raises EnvironmentSetupError for any other wrapper around it.
     """
     from stable_baselines3.common.vec_env import VecMonitor, VecNormalize, VecTransposeImage, unwrap_vec_normalize
 
@@ -67,7 +69,7 @@ def without_normalization(env: Any) -> Any:
     while not isinstance(env, VecNormalize):
         if not isinstance(env, VecMonitor | VecTransposeImage):
             raise EnvironmentSetupError(
-                f"a {type(env).__name__} is around VecNormalize: wrap the environment the other way round, "
+                f"a {type(env).__name__} is around VecNormalize: reverse the order of the wrappers, as in "
                 "VecNormalize(VecFrameStack(venv, 4)), so that observations are normalized last"
             )
         env = env.venv

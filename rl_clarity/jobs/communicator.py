@@ -32,19 +32,19 @@ class Communicator(Protocol):
     rank: int
     size: int
     before_failing: Callable[[], bool]
-    """A function that is called before an error is reported. It returns whether this rank is the first of its machine
-    to fail."""
+    """A function that is called before an error is reported. It returns whether this rank is the first one on its
+    machine to fail."""
 
     def broadcast(self, value: Any) -> Any:
         """Return rank 0's value on every rank."""
         ...
 
     def gather(self, value: Any) -> list[Any]:
-        """Return the values of all ranks, in their order, on rank 0, and an empty list on the others."""
+        """Return the values of all ranks, in rank order, on rank 0, and an empty list on the other ranks."""
         ...
 
     def all_gather(self, value: Any) -> list[Any]:
-        """Return the values of all ranks, in their order, on every rank."""
+        """Return the values of all ranks, in rank order, on every rank."""
         ...
 
     def average(self, array: np.ndarray) -> np.ndarray:
@@ -52,19 +52,21 @@ class Communicator(Protocol):
         ...
 
     def neighbours(self, value: Any) -> tuple[int, list[Any]]:
-        """Return this rank's index among the ranks of its machine, and the values of these ranks, in their order."""
+        """Return this rank's index among the ranks on its machine, and the values of these ranks, in rank order."""
         ...
 
     def barrier(self) -> None: ...
 
     def counter(self) -> AbstractContextManager[Callable[[], int]]:
-        """Return a context with a function that returns 0, 1, 2, ... Each number is returned once on one of the ranks.
-        All ranks must enter the context together.
+        """Return a context with a function that returns 0, 1, 2, ... Each number is returned exactly once, on one of
+        the ranks. All ranks must enter the context together.
         """
         ...
 
     def fail(self, error: BaseException, what: str) -> None:
-        """Report an error that occurred at `what`, and abort the job on every rank. With a single rank, do nothing."""
+        """Report an error that occurred during `what`, and abort the job on every rank. With a single rank, do
+        nothing.
+        """
         ...
 
 
@@ -192,6 +194,6 @@ def communicator() -> Communicator:
     except ImportError as error:
         raise ClarityError(
             "this process was started by mpiexec, but mpi4py cannot be imported "
-            f'({error}); install it with: pip install "rl-clarity[mpi]" (beside your MPI) or "rl-clarity[mpich]"'
+            f'({error}): pip install "rl-clarity[mpi]" if MPI is installed, otherwise pip install "rl-clarity[mpich]"'
         ) from None
     return ranks if ranks.size > 1 else SingleProcess()

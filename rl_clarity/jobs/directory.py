@@ -86,7 +86,7 @@ def open_directory(location: str | os.PathLike[str]) -> Directory:
 
 
 def is_name(name: str) -> bool:
-    """Return whether a file may have this name. Such names do not lead outside the directory, and need no quoting."""
+    """Return whether a file may have this name. Valid names stay inside the directory, and need no quoting."""
     parts = name.split("/")
     return bool(_NAME.fullmatch(name)) and not any(part in ("", ".", "..") for part in parts)
 
@@ -117,7 +117,9 @@ class LocalDirectory:
         target, pieces = self._path(name), _CheckedPieces(data)
         link = self._link(target)
         if link is not None:
-            raise OutputError(f"cannot write {target}: {link} is a link, through which nothing is written; remove it")
+            raise OutputError(
+                f"cannot write {target}: {link} is a link, and files are not written through links; remove it"
+            )
         try:
             write_atomically(target, pieces)
         except OSError as error:

@@ -23,7 +23,7 @@ SECONDS_OF_DOCUMENT = 1.0
 
 @dataclass(frozen=True)
 class Cost:
-    """A cost in seconds of one process and in bytes that are written."""
+    """A cost: the time in seconds that one process takes, and the number of bytes that are written."""
 
     seconds: float = 0.0
     bytes: float = 0.0
@@ -139,7 +139,7 @@ def forecast(
         playing: cost of collecting the samples, if they do not exist yet
         report: a function that is called with the share of the measurements that is done
 
-    Raises ClarityError if memory is too short for one frame of a task.
+    Raises ClarityError if there is not enough memory for one frame of a task.
     """
     peak = peak_memory()  # of what the process did before, such as training
     pending = [task for task in tasks if store.finished(task.name, task.key) is None]
@@ -188,7 +188,7 @@ def measure(pieces: Iterable[Piece]) -> float:
 
 def _measure(task: Task, sample: Any, frames: int, written: CountingDirectory, measured: dict[str, Cost]) -> Cost:
     """Measure the pieces of a task, and return the cost of one unit of the task's size. `measured` contains the costs
-    of named pieces that were measured before. The costs of others are added to it.
+    of named pieces that were measured before. The costs of other named pieces are measured and added to it.
     """
     assert task.pieces is not None
     seconds = size = 0.0
@@ -237,8 +237,8 @@ def _small_batches(tasks: Sequence[Task], batches: Mapping[str, int]) -> list[st
     ample = 2 * int(BATCH_BYTES / BATCH_SHARE)
     smaller = {task.group or task.name: batches[task.name] for task in tasks if batches[task.name] < task.batch(ample)}
     return [
-        f"{group} processes {frames} frames at a time, as memory is short; the last bits of its results may differ "
-        "from those computed with more memory."
+        f"{group} processes {frames} frames at a time, because memory is short; the last bits of its results may "
+        "differ from those computed with more memory."
         for group, frames in smaller.items()
     ]
 

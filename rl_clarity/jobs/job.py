@@ -50,7 +50,7 @@ class Team:
         return self.ranks.rank == 0
 
     def doing(self, what: str) -> None:
-        """Tell the sentinel what this rank starts now. It reports this if the rank is killed."""
+        """Tell the sentinel what this rank is about to do. The sentinel reports this if the rank is killed."""
         if self.sentinel is not None:
             self.sentinel.doing(what)
 
@@ -83,7 +83,7 @@ class Job:
     def __init__(self, team: Team, directory: Directory) -> None:
         self.team = team
         self.update: Callable[[], None] = lambda: None
-        """A function that is called after each task, to write what is finished so far."""
+        """A function that is called after each task, and writes the results that are finished so far."""
         self._directory = directory
         self._start = self._written = time.perf_counter()
         self._tasks: list[dict[str, Any]] = []
@@ -178,7 +178,7 @@ def open_job(team: Team, directory: Directory, forecast: Forecast | None) -> Ite
 
 
 def _earlier_runs(directory: Directory) -> list[Any]:
-    """Return the runs in the log, or an empty list if the log is missing or has another format."""
+    """Return the runs in the log, or an empty list if the log is missing or has an unknown format."""
     try:
         runs = json.loads(directory.read(RUN_LOG))["runs"]
         return runs if isinstance(runs, list) else []

@@ -19,7 +19,7 @@ THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"
 """Environment variables that limit the threads of libraries. Variables that the user has set are kept."""
 DEVICES = "CUDA_VISIBLE_DEVICES"
 BFLOAT16 = frozenset({"avx512_bf16", "amx_bf16", "avx_ne_convert"})
-"""Names of bfloat16 instructions among the flags of a processor in Linux."""
+"""Names of bfloat16 instructions among the processor flags in Linux."""
 UNKNOWN_MEMORY = 4e9
 """Bytes of available memory that are assumed if the system does not report them."""
 
@@ -42,7 +42,8 @@ class Share:
 def take_share(ranks: Communicator) -> Share:
     """Return this process's share of the machine's cores, memory and GPUs. All ranks must call it together.
 
-    Its environment variables must be set before a framework is imported, because frameworks read them then.
+    The environment variables of the share must be set before a framework is imported, because frameworks read them
+    during the import.
     """
     cores = tuple(sorted(_cores()))
     index, neighbours = ranks.neighbours(cores)
@@ -74,10 +75,10 @@ def compute_share(index: int, neighbours: Sequence[Sequence[int]], gpus: int, en
 
 
 def choose_device(index: int, count: int, devices: Sequence[str]) -> str | None:
-    """Return the GPU of one of `count` ranks on a machine, round robin, or None if there is a single rank or at most
-    one GPU.
+    """Return the GPU that one of `count` ranks on a machine uses (assigned round robin), or None if there is a single
+    rank or at most one GPU.
 
-    If a launcher assigns GPUs to ranks, each rank sees only one device.
+    If a launcher assigns GPUs to ranks, each rank sees only one GPU, and the result is None.
     """
     return None if count == 1 or len(devices) < 2 else devices[index % len(devices)]
 
@@ -102,7 +103,8 @@ def computes_in_bfloat16(root: Path = Path("/")) -> bool:
 
 
 def available_memory(root: Path = Path("/")) -> int:
-    """Return the bytes that this process can still allocate under the limits of machine, control groups and process.
+    """Return the bytes that this process can still allocate under the limits of the machine, its control groups and the
+    process.
 
     `root` is the directory that contains `proc` and `sys`.
     """
@@ -201,7 +203,7 @@ def _resource() -> Any:
 
 
 def _fields(path: Path) -> dict[str, float]:
-    """Return the numbers in a file by name, from lines such as `MemAvailable: 123 kB` or `inactive_file 123`."""
+    """Return the numbers in a file by name. Its lines have the form `MemAvailable: 123 kB` or `inactive_file 123`."""
     numbers = {}
     for line in path.read_text().splitlines():
         name, _, rest = line.replace(":", " ").partition(" ")

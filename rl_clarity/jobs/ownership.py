@@ -33,10 +33,10 @@ def check_foreign(
     Args:
         directory: the output directory; nothing in it is changed
         patterns: shell-style patterns of the names that may be written
-        own: a function that returns the names of the files that finished work lists; it is called only if there are
-            files whose names match the patterns
+        own: a function that returns the names of the files that entries of finished tasks list; it is called only if
+            there are files whose names match the patterns
         overwrite: whether files that rl-clarity did not write may be replaced; None if the caller has no such option.
-            Links are refused in any case.
+            Links are never allowed.
     """
     patterns = [*patterns]
     check_links(directory, patterns)
@@ -47,8 +47,8 @@ def check_foreign(
     if foreign:
         force = ", or replace them with overwrite=True (--force)" if overwrite is not None else ""
         raise OutputError(
-            f"{directory.location} contains files that rl-clarity did not write, in the place of its own: "
-            f"{_listed(foreign)}; move them elsewhere, choose another directory{force}"
+            f"{directory.location} contains files that rl-clarity did not write, but whose names it needs: "
+            f"{_listed(foreign)}; move them elsewhere or choose another directory{force}"
         )
 
 
@@ -58,8 +58,8 @@ def check_links(directory: Directory, patterns: Iterable[str]) -> None:
     links = [link for link in sorted(directory.links()) if any(_reaches(pattern, link) for pattern in patterns)]
     if links:
         raise OutputError(
-            f"{directory.location} contains links, through which nothing is written: {_listed(links)}; remove them, or "
-            "choose another directory"
+            f"{directory.location} contains links, and files are not written through links: {_listed(links)}; remove "
+            "them, or choose another directory"
         )
 
 
@@ -90,7 +90,7 @@ def matches(name: str, patterns: Iterable[str]) -> bool:
 
 
 def _reaches(pattern: str, link: str) -> bool:
-    """Return whether a name that matches the pattern may be that of the link, or of a file below it."""
+    """Return whether a name that matches the pattern may be the name of the link, or of a file below the link."""
     return fnmatchcase(link, pattern) or pattern.startswith(f"{link}/")
 
 

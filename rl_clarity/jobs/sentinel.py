@@ -6,7 +6,7 @@ kills the other ranks, too. So the first sentinel of a machine to report creates
 silent.
 
 A thread of the rank also writes an empty line from time to time if the rank uses processor time. A rank that uses none
-is stopped, or waits for a file system that does not respond, and its sentinel reports it. A rank that waits for other
+is stopped, or waits for a file system that does not respond, and its sentinel reports this. A rank that waits for other
 ranks uses processor time, because MPI polls.
 """
 
@@ -28,7 +28,7 @@ from rl_clarity.jobs.communicator import Communicator
 STANDSTILL_SECONDS = 60.0
 """A rank that uses no processor time for this many seconds is reported."""
 BUSY_SHARE = 0.01
-"""Smallest share of a processor's time that a rank uses if it does not hang."""
+"""Smallest share of a processor's time that a rank uses unless it hangs."""
 _GOODBYE = "goodbye"
 _PROGRAM = f"""
 import os, sys, threading, time
@@ -37,7 +37,7 @@ last, alive = "the start", threading.Event()
 def watch(limit):
     while True:
         if not alive.wait(limit):
-            text = f"rl-clarity: the job waits for {{who}}, which has stood still at {{last}} for {{limit:g}} s\\n"
+            text = f"rl-clarity: the job is waiting for {{who}}, which has been idle at {{last}} for {{limit:g}} s\\n"
             os.write(2, text.encode())
             alive.wait()
             limit *= 2
@@ -78,7 +78,7 @@ class Sentinel:
         self._thread.start()
 
     def doing(self, what: str) -> None:
-        """Tell the sentinel what the rank starts now."""
+        """Tell the sentinel what the rank is about to do."""
         assert self._process.stdin is not None
         with suppress(OSError):  # a single write each, because two threads write
             os.write(self._process.stdin.fileno(), what.replace("\n", " ").encode() + b"\n")

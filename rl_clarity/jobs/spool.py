@@ -13,7 +13,7 @@ HELD_BYTES = 2**24
 
 
 class Spool:
-    """Rows of `length` float32 arrays of the same shape.
+    """Rows, each of which consists of `length` float32 arrays of the same shape.
 
     The temporary file is removed with the object. It is not memory-mapped, because a mapping cannot report that the
     disk is full, and its pages count as memory of this process.
@@ -30,7 +30,7 @@ class Spool:
             self._file.write(np.ascontiguousarray(values, np.float32).tobytes())
         except OSError as error:  # the descriptor of an unnamed file
             raise OSError(
-                error.errno, f"{error.strerror} (TMPDIR sets another folder)", tempfile.gettempdir()
+                error.errno, f"{error.strerror} (set TMPDIR to use a different folder)", tempfile.gettempdir()
             ) from error
 
     def get(self, row: int, start: int = 0, stop: int | None = None) -> np.ndarray:

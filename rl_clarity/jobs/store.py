@@ -25,7 +25,7 @@ from rl_clarity.jobs.directory import Checksum, Directory
 DIRECTORY = ".rl-clarity"
 LOCK = "lock"
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
-"""Errors of reading a file that is missing, damaged, or was written by another version."""
+"""Errors that can occur when reading a file that is missing, damaged, or written by a different version."""
 _ENTRY = re.compile(rf"{re.escape(DIRECTORY)}/[A-Za-z0-9._-]+-[0-9a-f]{{8}}\.json")
 
 
@@ -76,10 +76,10 @@ class WorkStore:
         return {name for name, checksum in present if Checksum.of(self._files.read(name)) != checksum}
 
     def entries(self, stage: str = "") -> dict[str, dict[str, Any]]:
-        """Return the entries `{"facts": ..., "files": ...}` of finished tasks by name of the task, for a stage or for
-        all stages.
+        """Return the entries `{"facts": ..., "files": ...}` of finished tasks by task name, for one stage or for all
+        stages.
 
-        Entries with outdated keys are included. Entries whose files are missing or have another size are omitted.
+        Entries with outdated keys are included. Entries whose files are missing or have a different size are omitted.
         """
         entries = {}
         prefix = f"{DIRECTORY}/{stage}-" if stage else DIRECTORY

@@ -49,11 +49,11 @@ class Work:
     frames: int
     """Number of frames to process at once."""
     report: Report
-    """A function that is called with the share that is done, from 0 to 1."""
+    """A function that is called with the share of the work that is done, from 0 to 1."""
     results: Results
     """Facts of the finished tasks on which this one depends."""
     threads: int = 1
-    """Number of threads that the task should use, which is lower if others run in parallel."""
+    """Number of threads that the task should use. It is lower if other tasks run in parallel."""
     memory: int = 2**33
     """Bytes that the task may use."""
 
@@ -61,7 +61,7 @@ class Work:
 @dataclass(frozen=True)
 class Piece:
     """A small part of a task's work, which is run to measure its time and the bytes that it writes. The whole task
-    takes `times` as much.
+    takes `times` as long, and writes `times` as much.
     """
 
     work: Callable[[], Any]
@@ -94,14 +94,14 @@ class Task:
     output_bytes: float = 0.0
     """Bytes that the task writes in addition to what its pieces write."""
     frame_bytes: float = 0.0
-    """Memory in bytes that a frame of a batch takes."""
+    """Memory in bytes that each frame in a batch takes."""
     held_bytes: float = 0.0
     """Memory in bytes that is needed in addition to a batch."""
     parallel: int = 1
     """Number of tasks like this that may run at the same time in a process. It is 1 for a task that changes its
     agent."""
     memory_hint: str = ""
-    """Advice for the error message if memory is too short for a single frame."""
+    """Advice for the error message if there is not enough memory for a single frame."""
 
     @property
     def stage(self) -> str:
@@ -115,7 +115,7 @@ class Task:
     def batch(self, memory: int) -> int:
         """Return the number of frames, a power of two, that can be processed at once in `memory` bytes.
 
-        Raises ClarityError if memory is too short for a single frame.
+        Raises ClarityError if there is not enough memory for a single frame.
         """
         if not self.frame_bytes:
             return MAX_FRAMES
@@ -147,7 +147,7 @@ def slices(count: int, size: int) -> Iterator[slice]:
 
 
 def waves(tasks: Sequence[Task]) -> list[list[Task]]:
-    """Return the tasks in groups. The tasks of each group depend only on those of earlier groups. Raises ValueError for
+    """Return the tasks in groups. The tasks in each group depend only on tasks in earlier groups. Raises ValueError for
     circular dependencies.
     """
     waiting, ordered = list(tasks), []

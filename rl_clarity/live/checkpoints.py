@@ -30,8 +30,8 @@ def open_page_agent(results: Results, checkpoint: str | os.PathLike[str] | None 
             names is searched for among the included agents, in the folder of the page and the two folders above it, and
             in the working directory
 
-    Raises CheckpointError if the file is not found, or is not the one that the page was made from, ClarityError for a
-    page that was not made from a checkpoint, and the errors of `load_agent`.
+    Raises CheckpointError if the file is not found or is not the one that the page was made from, and ClarityError for
+    a page that was not made from a checkpoint. Also raises the errors of `load_agent`.
     """
     recorded = _recorded(results)
     name, sha256 = str(recorded["file"]), str(recorded["sha256"])
@@ -42,7 +42,7 @@ def open_page_agent(results: Results, checkpoint: str | os.PathLike[str] | None 
             if read.sha256 != sha256:
                 raise CheckpointError(
                     f"{os.fspath(checkpoint)} is not the checkpoint of the page: its SHA-256 is {read.sha256[:16]}..., "
-                    f"that of the page's {name} is {sha256[:16]}...; name the file that the page was made of"
+                    f"but that of the page's {name} is {sha256[:16]}...; name the file that the page was made from"
                 )
             return formats.build_agent(read)
     for path in _candidates(results, name):
@@ -51,8 +51,8 @@ def open_page_agent(results: Results, checkpoint: str | os.PathLike[str] | None 
             if read.sha256 == sha256:
                 return formats.build_agent(read)
     raise CheckpointError(
-        f"the page's checkpoint {name} (SHA-256 {sha256[:16]}...) is not among the included agents, beside the page, "
-        "or in the working directory; name it with --checkpoint PATH"
+        f"the page's checkpoint {name} (SHA-256 {sha256[:16]}...) is not among the included agents, next to the "
+        "page, or in the working directory; pass its path with --checkpoint PATH"
     )
 
 
@@ -63,13 +63,13 @@ def _recorded(results: Results) -> Mapping[str, Any]:
         if {"file", "sha256"} <= facts.keys():
             return {key: _value(text) if key in formats.READING else text for key, text in facts.items()}
     raise ClarityError(
-        f"the page {results.location} does not name the checkpoint of one agent, so that it has no network behind it: "
-        "serve a page that rl-clarity run wrote"
+        f"the page {results.location} does not name the checkpoint of a single agent, so there is no network to run. "
+        "Serve a page that rl-clarity run wrote"
     )
 
 
 def _value(text: str) -> Any:
-    """Return the value of a fact that is stored as text: JSON, as for numbers and lists, or else the text itself."""
+    """Return the value of a fact that is stored as text. Texts that are JSON, such as numbers and lists, are parsed."""
     try:
         return json.loads(text)
     except ValueError:

@@ -95,14 +95,16 @@ class LiveNetwork:
         height, width, channels = self.agent.observation_shape
         left, top, right, bottom = painted.box
         if not (0 <= left < right <= width and 0 <= top < bottom <= height):
-            raise OptionError(f"box {painted.box} is not in an observation of {width} x {height} pixels")
+            raise OptionError(f"box {painted.box} is not inside an observation of {width} x {height} pixels")
         if painted.fill == "surroundings":
             return None
         if painted.fill == "frame":
             return self.played.observations(painted.trajectory, painted.step, painted.step)[0]
         color = np.asarray(painted.color)
         if not (len(color) and channels % len(color) == 0 and ((color >= 0) & (color <= 255)).all()):
-            raise OptionError(f"color {list(painted.color)} must be numbers from 0 to 255 for each channel of a frame")
+            raise OptionError(
+                f"color {list(painted.color)} must have a number from 0 to 255 for each channel of a frame"
+            )
         return np.tile(color, channels // len(color)).astype(np.uint8)
 
     def edits(self, changes: Sequence[FeatureChange]) -> list[Edit]:
@@ -126,8 +128,8 @@ class LiveNetwork:
         name = name or self.results.baseline
         if name in OBSERVED_BASELINES:
             raise OptionError(
-                f"baseline={name!r} depends on observations that the page does not have; name another one, such as "
-                "'blur'"
+                f"baseline={name!r} depends on observations that the page does not have; choose a different one, such "
+                "as 'blur'"
             )
         return name
 
@@ -230,7 +232,9 @@ class LiveNetwork:
         raise OptionError(f"unknown output {output!r}; outputs are value, greedy, action-NUMBER and group-NUMBER")
 
     def _check(self, request: CheckRequest, wanted: Wanted) -> dict[str, Any]:
-        """Return the largest difference to the stored outputs, as a share of the range of the stored output."""
+        """Return the largest difference between recomputed and stored outputs, as a share of the range of the stored
+        output.
+        """
         last = self.played.steps(request.trajectory) - 1
         observations = self.played.observations(request.trajectory, 0, last)
         states = self.played.states(request.trajectory, 0, last)
@@ -274,7 +278,7 @@ class _Change:
 
 
 def _edits(change: FeatureChange, components: np.ndarray) -> Iterator[_Change]:
-    """Yield the edits that implement a change of a layer's features, with `components` (K, c), in order."""
+    """Yield the edits, in order, that implement a change of the features of a layer with these `components` (K, c)."""
     if change.only:
         kept = components[[_index(number, len(components)) for number in change.only]]
         yield _Change(Ablate(change.layer, component=kept, everything_but=True))
@@ -295,7 +299,7 @@ def _edited(edit: Edit, replacement: np.ndarray | None, before: Written | None, 
 
 def _index(number: int, count: int) -> int:
     if not 1 <= number <= count:
-        raise OptionError(f"feature {number} is out of range: the layer has {count}, counted from 1")
+        raise OptionError(f"feature {number} is out of range: the layer has {count} features, counted from 1")
     return number - 1
 
 
@@ -318,7 +322,7 @@ def _decoded(text: str, shape: tuple[int, ...]) -> np.ndarray:
     except (binascii.Error, ValueError) as error:
         raise OptionError(f"pixels are not base64: {error}") from error
     if len(data) != int(np.prod(shape)):
-        raise OptionError(f"pixels are {len(data)} bytes; an observation {shape[1:]} has {int(np.prod(shape))}")
+        raise OptionError(f"pixels have {len(data)} bytes, but an observation {shape[1:]} has {int(np.prod(shape))}")
     return np.frombuffer(data, np.uint8).reshape(shape)
 
 

@@ -1,4 +1,4 @@
-"""Remove objects from a page's observations, as they were removed when the page measured their effects."""
+"""Remove objects from a page's observations, in the same way as when their effects were measured for the page."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class RemovableObjects:
         """
         chunk = self._chunk(trajectory)
         if chunk is None:
-            raise OptionError("the page does not contain the pixels behind its objects: make it again")
+            raise OptionError("the page does not contain the pixels behind its objects: make the page again")
         effects = chunk.arrays
         if step not in effects["frames"]:
             raise OptionError(
-                f"the objects of step {step + 1} were not measured, so that they cannot be removed there: choose a "
-                "step of the panel Objects, or make the page with objects.every=1"
+                f"the objects of step {step + 1} were not measured, so they cannot be removed there. Choose a step "
+                "that the panel Objects shows, or make the page with objects.every=1"
             )
         image, covered = image.copy(), np.zeros(image.shape[:2], bool)
         for number in numbers:
@@ -68,7 +68,7 @@ class RemovableObjects:
             index = int(chosen[0])
             mask = chunk.masks[index]
             if (covered & mask).any():
-                raise OptionError(f"object {number} covers another one that is removed: remove one of them")
+                raise OptionError(f"object {number} overlaps another removed object: remove only one of them")
             covered |= mask
             image[mask] = effects["without"][chunk.ends[index] : chunk.ends[index + 1]]
         return image

@@ -37,14 +37,14 @@ class PlayedPage:
     def steps(self, trajectory: int) -> int:
         """Return the number of steps of a trajectory. Raises OptionError if the page does not have the trajectory."""
         if not 0 <= trajectory < len(self.trajectories):
-            raise OptionError(f"trajectory {trajectory} is out of range: the page has {len(self.trajectories)}")
+            raise OptionError(f"trajectory {trajectory} is out of range: the page has only {len(self.trajectories)}")
         return int(self.trajectories[trajectory]["steps"])
 
     def check(self, trajectory: int, first: int, last: int) -> None:
         """Raise OptionError for steps that a trajectory does not have."""
         count = self.steps(trajectory)
         if not 0 <= first <= last < count:
-            raise OptionError(f"steps {first} to {last} are out of range: trajectory {trajectory} has {count}")
+            raise OptionError(f"steps {first} to {last} are out of range: trajectory {trajectory} has {count} steps")
 
     def observations(self, trajectory: int, first: int, last: int) -> np.ndarray:
         """Return the observations (n, H, W, C) uint8 of the steps from `first` to `last`, inclusive."""

@@ -31,7 +31,7 @@ class PaintedBox:
     box: tuple[int, int, int, int]
     """Left, top, right and bottom, in pixels of the observation; right and bottom are exclusive."""
     fill: Literal["surroundings", "color", "frame"] = "surroundings"
-    """How the box is filled: `surroundings` with the median of the pixels around it, as for objects that are painted
+    """How the box is filled: `surroundings` with the median of the pixels around it, like objects that are painted
     over; `color` with a color; `frame` with the same box of the observation at another step."""
     color: Sequence[int] = ()
     """Color for the fill `color`: a number from 0 to 255 for each channel of a frame."""
@@ -92,7 +92,7 @@ class OutputsRequest:
     def __post_init__(self) -> None:
         steps = self.last - self.first + 1
         _check(0 < steps <= MAX_STEPS, "last", self.last, f"{self.first} to {self.first + MAX_STEPS - 1}")
-        _check(self.change.pixels is None or steps == 1, "pixels", f"{steps} steps", "of a single step")
+        _check(self.change.pixels is None or steps == 1, "pixels", f"{steps} steps", "for a single step")
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,12 @@ class AttributionRequest:
 
     def __post_init__(self) -> None:
         _check(0 < self.points <= MAX_POINTS, "points", self.points, f"1 to {MAX_POINTS}")
-        _check(not self.change.features, "features", len(self.change.features), "none: attribution is of the agent")
+        _check(
+            not self.change.features,
+            "features",
+            len(self.change.features),
+            "0, because attribution explains the unedited agent",
+        )
 
 
 @dataclass(frozen=True)
@@ -143,7 +148,7 @@ def parse_request(kind: str, body: bytes) -> Request:
     """Read a request from JSON. `kind` is `outputs`, `attribution`, `check` or `window`.
 
     Raises ClarityError, with the path of the wrong value, for anything that is not such a request. Raises OptionError
-    for another kind, and for sizes and numbers out of range.
+    for an unknown kind, and for sizes and numbers that are out of range.
     """
     if len(body) > MAX_BYTES:
         raise OptionError(f"a request of {len(body)} bytes is too large; at most {MAX_BYTES} are read")
@@ -160,7 +165,7 @@ def parse_request(kind: str, body: bytes) -> Request:
 
 
 def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number of JSON")
+    raise ValueError(f"{name} is not a valid number in JSON")
 
 
 def _numbers(value: Any, where: str) -> Iterator[tuple[str, float]]:
@@ -176,4 +181,4 @@ def _numbers(value: Any, where: str) -> Iterator[tuple[str, float]]:
 
 def _check(valid: bool, name: str, value: object, wanted: str) -> None:
     if not valid:
-        raise OptionError(f"{name}={value!r} of a request must be {wanted}")
+        raise OptionError(f"{name}={value!r} in a request must be {wanted}")

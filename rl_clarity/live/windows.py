@@ -1,4 +1,4 @@
-"""Explain any step on a page about memory by the steps before it, with the agent behind the page."""
+"""Explain any step on a page about memory by the steps before it. This runs the agent behind the page."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ from rl_clarity.states.options import StateOptions
 from rl_clarity.states.partners import Partners
 
 EPISODES = 16
-"""Largest number of episodes whose states are computed together, and of those whose observations are kept in memory."""
+"""Largest number of episodes whose states are computed together, and of episodes whose observations are kept in
+memory."""
 TOLERANCE = 1e-2
 """Largest difference between recomputed and stored coordinates of states, in standard deviations."""
 
@@ -89,7 +90,7 @@ class LiveWindows:
     def __init__(self, played: PlayedPage) -> None:
         results = played.results
         if not results.has(WindowsSection.kind):
-            raise OptionError(f"the page {results.location} is not about memory: its steps have no windows")
+            raise OptionError(f"the page {results.location} is not about memory, so its steps have no windows")
         require(played.agent, "state_gradients", "gradients", for_="explaining a step through memory")
         analysis = read_analysis(lambda name: results.directory.read(path_in(FOLDER, name)), results.location)
         options = results.options
@@ -114,11 +115,13 @@ class LiveWindows:
         self._mean, self._others = mean_frame(data), Partners(data, self._seed)
 
     def explain(self, request: WindowRequest) -> dict[str, Any]:
-        """Return a window's entry, its targets, and its chunk as pages embed chunks: a header, and data in base64."""
+        """Return a window's entry, its targets, and its chunk in the form in which pages embed chunks: a header, and
+        data in base64.
+        """
         fitted = self._fitted
         starts = fitted.data.starts
         if not 0 <= request.trajectory < len(starts):
-            raise OptionError(f"trajectory {request.trajectory} is out of range: the page has {len(starts)}")
+            raise OptionError(f"trajectory {request.trajectory} is out of range: the page has only {len(starts)}")
         last = int(fitted.data.length[starts[request.trajectory]]) - 1
         if not 0 < request.step <= last:
             raise OptionError(f"step {request.step} is out of range: it must be from 1 to {last}, counted from 0")

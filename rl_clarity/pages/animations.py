@@ -34,7 +34,7 @@ def side_by_side(left: np.ndarray, right: np.ndarray, moment: int) -> np.ndarray
 
 
 def animated_png(frames: np.ndarray) -> bytes:
-    """Return an animated PNG file, which loops, of n frames (n, H, W, 1 | 3) uint8."""
+    """Return the bytes of a looping animated PNG of n frames (n, H, W, 1 | 3) uint8."""
     from PIL import Image
 
     images = [Image.fromarray(frame[..., 0] if frame.shape[-1] == 1 else frame) for frame in frames]

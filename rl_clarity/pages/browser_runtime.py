@@ -1,4 +1,4 @@
-"""The files of onnxruntime-web, which a page uses to evaluate the network in a file beside it.
+"""The files of onnxruntime-web, which a page uses to evaluate the network that is stored beside it.
 
 The wheel contains them, but the repository does not: `make onnxruntime` downloads them.
 """
@@ -17,7 +17,7 @@ FILES = {"script": "ort.wasm.bundle.min.mjs", "wasm": "ort-wasm-simd-threaded.wa
 
 
 def missing_file() -> Path | None:
-    """Return the path of the first missing file, or None."""
+    """Return the path of the first missing file, or None if all files exist."""
     return next((path for name in FILES.values() if not (path := DIRECTORY / name).is_file()), None)
 
 

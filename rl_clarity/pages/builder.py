@@ -36,7 +36,7 @@ from rl_clarity.sources.source import Samples, Source
 RECORDINGS = f"{DIRECTORY}/recordings"
 """Folder in the page's directory for recordings of the episodes that agents play for the page."""
 NOT_DECISIVE = ("overwrite", "analyses", "reference.recording")
-"""Options that are not hashed as they are to identify the page. Options of further analyses are hashed together with
+"""Options whose values are not hashed to identify the page. Options of further analyses are hashed together with
 their code, and a reference recording by its identity."""
 UNLISTED = ("overwrite", "page_kind", "analyses", "action_combos", "equivalent_actions", "title", "env_name")
 """Options that the page's provenance does not list, in addition to the names of subdirectories."""
@@ -152,7 +152,7 @@ class PageBuilder:
     def _parts(self, output: PageOutput, samples: Sequence[Samples]) -> list[Part]:
         """Return the analyses of each member, and then the joint analyses, if there are any.
 
-        The subject of joint analyses is the last member, with the subjects of all members in `subjects`.
+        The subject of joint analyses is that of the last member, with the subjects of all members in `subjects`.
         """
         files = output.files
         parts = []
@@ -183,7 +183,7 @@ class PageBuilder:
         return parts
 
     def _manifest(self, parts: Sequence[Part], page_id: str, results: Results, *, complete: bool = False) -> Manifest:
-        """Return the manifest, from the facts of finished tasks. `complete` says that all tasks have finished."""
+        """Return the manifest, from the facts of finished tasks. `complete` means that all tasks have finished."""
         options = self._options
         subjects = [part.subject for part in parts[: len(self._members)]]
         metadata = subjects[0].metadata
@@ -263,7 +263,7 @@ def decisive(options: PageOptions) -> Decisive:
 
 
 def _playing_cost(previews: Sequence[Preview], ranks: int) -> Cost:
-    """Return the time and space for collecting samples. The ranks divide the recordings of several agents."""
+    """Return the time and space for collecting samples. The ranks share the recordings of several agents."""
     shared = [preview.seconds for preview in previews if preview.shared]
     alone = [preview.seconds for preview in previews if not preview.shared]
     seconds = sum(alone) + sum(shared) / max(1, min(ranks, len(shared)))
@@ -304,7 +304,7 @@ def _analyses(options: PageOptions, kinds: Sequence[str]) -> list[tuple[Analysis
 def _plugin_keys(options: PageOptions) -> dict[str, str]:
     """Return hashes of code from other packages.
 
-    There is a hash for each analysis and its options. The hash `page` is that of the kind of page and of the registry
+    There is a hash for each analysis and its options. The hash `page` covers the kind of page and the registry
     entries that options name.
 
     Options in `options.analyses` are hashed even if the analysis belongs to this package.

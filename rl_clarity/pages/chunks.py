@@ -34,7 +34,7 @@ _MAX_RATIO = 32
 
 
 class ArrayEntry(TypedDict):
-    """The entry of an array in a chunk's header."""
+    """The entry for an array in a chunk's header."""
 
     dtype: str
     shape: Sequence[int]
@@ -75,7 +75,7 @@ def encode_chunk(
     (n, H, W, C) are stored channel by channel if that makes them smaller.
 
     With `quick`, for servers that encode on request, arrays are not reordered and are compressed with less effort.
-    Raises ClarityError for an invalid name and for arrays of other types.
+    Raises ClarityError for an invalid name and for arrays of unsupported types.
     """
     if not is_name(name):
         raise ClarityError(f"invalid chunk name {name!r}")
@@ -109,7 +109,7 @@ def decode_chunk(chunk: Chunk) -> dict[str, np.ndarray]:
 
 
 def parse_script(data: bytes, name: str = "a file") -> Chunk:
-    """Parse a script that `Chunk.script` wrote. Raises ClarityError for other text; `name` is the file's name in it."""
+    """Parse a script that `Chunk.script` wrote. Raises ClarityError, with the file's `name`, for any other text."""
     match = re.fullmatch(rb'%s\(("[^"]*"), (.*), "([A-Za-z0-9+/=]*)"\);\s*' % _CALL.encode(), data, re.DOTALL)
     if match is None:
         raise ClarityError(f"{name} is not a chunk of a page: it starts with {data[:40]!r}")
@@ -218,11 +218,11 @@ def _compress(data: bytes, level: int, strategy: int) -> bytes:
 def _inflate(payload: bytes, size: int) -> bytes:
     """Decompress exactly `size` bytes, so that a stream cannot take more memory than its header says."""
     if size > max(_FREE_BYTES, _MAX_RATIO * len(payload)):
-        raise ValueError(f"{len(payload)} bytes that claim to unpack to {size}")
+        raise ValueError(f"its {len(payload)} bytes claim to unpack to {size}")
     inflater = zlib.decompressobj()
     data = inflater.decompress(payload, size + 1)
     if len(data) != size or not inflater.eof:
-        raise ValueError(f"it does not contain {size} bytes")
+        raise ValueError(f"it does not unpack to {size} bytes")
     return data
 
 
@@ -231,5 +231,5 @@ def _byte_count(entry: ArrayEntry) -> int:
     if dtype != "bytes" and dtype not in DTYPES:
         raise ValueError(f"unknown dtype {dtype!r}")
     if not all(isinstance(length, int) and length >= 0 for length in shape):
-        raise ValueError(f"shape {shape!r}")
+        raise ValueError(f"invalid shape {shape!r}")
     return math.prod(shape) * (1 if dtype == "bytes" else np.dtype(dtype).itemsize)

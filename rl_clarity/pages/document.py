@@ -34,7 +34,7 @@ FILES = f"{DIRECTORY}/page.json"
 COMPILED = Path(__file__).resolve().parent / "compiled"
 """The folder of the compiled scripts."""
 SCRIPTS = ("agent", "training", "memory", "recordings", "gallery")
-"""Kinds of page that have their own script. Other kinds are drawn by the script `agent`."""
+"""Kinds of page that have their own script. The script `agent` draws all other kinds."""
 PANEL_SCRIPTS = ("what_if",)
 """Panels that have their own script, which is loaded only by pages with the panel."""
 GLOBAL_NAME = "Interface"
@@ -138,7 +138,7 @@ def write_page(
 
     Args:
         manifest: a `Manifest`, or a manifest as dicts, in which file names are `ChunkName` and `ImageName`
-        modules: JavaScript sources of custom panels by kind, for a manifest as dicts. A `Manifest` contains its own
+        modules: JavaScript sources of custom panels by kind, for a manifest as dicts. A `Manifest` contains them
         bundle: the compiled script; by default that of the package
         inline_js: put the script into the document instead of beside it
         single_file: put all files into the document
@@ -175,7 +175,7 @@ def write_index(directory: Directory, name: str, manifest: JsonObject, bundle: B
 
 
 def read_manifest(document: bytes) -> dict[str, Any]:
-    """Return the manifest of a page as dicts. Raises ClarityError if it is missing, damaged or has another version."""
+    """Return the manifest of a page as dicts. Raises ClarityError if it is missing, damaged or of another version."""
     match = _MANIFEST.search(document)
     if match is None:
         raise ClarityError("not a page of rl-clarity: the file contains no manifest")
@@ -184,10 +184,10 @@ def read_manifest(document: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ClarityError(f"the page's manifest is damaged: {error}") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise ClarityError("not a page of rl-clarity: its manifest has another format")
+        raise ClarityError("not a page of rl-clarity: its manifest has a different format")
     if manifest.get("version") != VERSION:
         raise ClarityError(
-            f"the page has format version {manifest.get('version')!r}, this version of rl-clarity reads {VERSION}; "
+            f"the page has format version {manifest.get('version')!r}, but this version of rl-clarity reads {VERSION}; "
             "create the page again: rl-clarity run CHECKPOINT DIRECTORY --force"
         )
     _rename_sections(manifest)
@@ -195,7 +195,7 @@ def read_manifest(document: bytes) -> dict[str, Any]:
 
 
 def _rename_sections(manifest: JsonObject) -> None:
-    """Rename sections and fields of pages of earlier versions to their present names, in place."""
+    """Rename, in place, the sections and fields of pages of earlier versions to their current names."""
     sections = manifest.get("sections")
     for section in sections if isinstance(sections, list) else ():
         match section:
@@ -210,7 +210,7 @@ def _rename_sections(manifest: JsonObject) -> None:
 
 
 def is_intact(document: bytes) -> bool:
-    """Return whether a document is unchanged, by the hash in its last line."""
+    """Return whether a document is unchanged, according to the hash in its last line."""
     content, newline, seal = document.rstrip(b"\n").rpartition(b"\n")
     return seal + b"\n" == _seal(hashlib.sha256(content + newline))
 

@@ -62,7 +62,7 @@ def export(
       direction over the gray observation; several frames make an animation. Where the completeness error is above 5 %
       of the output's range (`Results.incomplete`), attribution is hatched and has no colors
     - `.csv`: a row for each frame, with the columns of the table that the page exports
-    - `.npz`: `steps` (n,); `frames` (n, H, W, 1 | 3) uint8; attribution to the K channels `channels` (n, h, w, K) and
+    - `.npz`: `steps` (n,); `frames` (n, H, W, 1 | 3) uint8; the attribution `channels` (n, h, w, K) to K channels and
       `residual` (n, h, w, 1), not normalized; and the series of the trajectory, such as `rewards` (n,) and `logits`
       (n, number of actions)
 
@@ -74,15 +74,15 @@ def export(
         trajectory: index of the trajectory
         frames: steps of the trajectory, as a range or a list; all by default
         layer: name of the layer; the page's first layer by default
-        output: `"value"`, `"action-3"`, `"group-0"` or `"greedy"`; the first that has attribution by default
+        output: id of the output, such as `"value"`, `"action-3"`, `"group-0"` or `"greedy"`; by default the first
         directions: any of `"pos"` (attribution that raised the output), `"neg"` (that lowered it) and `"abs"` (both)
-        channel: in images: all channels (`"prin"`), these and the residual (`"all"`), the residual (`"res"`), or an
-            index
+        channel: channels to show in images: all channels (`"prin"`), all channels and the residual (`"all"`), only the
+            residual (`"res"`), or the channel with an index
         fps: frames per second of an animation, at most 100
-        overwrite: replace an existing file that has other content
+        overwrite: replace an existing file that has different content
 
     Raises OptionError for an unknown suffix, or for a selection that the page does not contain; ClarityError if there
-    is no page; and OutputError if the file cannot be written, or exists with other content and `overwrite` is not set.
+    is no page; and OutputError if the file cannot be written, or exists with different content without `overwrite`.
     """
     target = Path(out_path)
     suffix = target.suffix.lower()

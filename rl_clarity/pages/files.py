@@ -1,4 +1,4 @@
-"""The names of a page's files, and the functions with which analyses write them.
+"""The names of a page's files, and the functions that analyses use to write them.
 
 File names have their own types, so that they can be found in any section's data.
 """
@@ -41,13 +41,13 @@ class PageFiles:
     folder: str = ""
     """Subdirectory of the files. Arguments `name` of the methods below are relative to it."""
     writable: Sequence[str] = ("*",)
-    """Patterns of the names, including the subdirectory, that may be written. It was already checked that no files of
-    other programs match them."""
+    """Patterns of the names, including the subdirectory, that may be written. It has already been checked that no
+    files of other programs match them."""
 
     def write_chunk(
         self, name: str, arrays: Mapping[str, np.ndarray | bytes], meta: Mapping[str, object] | None = None
     ) -> None:
-        """Write arrays as a chunk with a name."""
+        """Write arrays as the chunk `name`."""
         self.write(encode_chunk(name, arrays, meta))
 
     def write(self, chunk: Chunk) -> None:
@@ -56,7 +56,7 @@ class PageFiles:
         self._write(name, replace(chunk, name=name).script())
 
     def read_chunk(self, name: str) -> dict[str, np.ndarray]:
-        """Return the arrays of the chunk with a name."""
+        """Return the arrays of the chunk `name`."""
         return decode_chunk(parse_script(self.directory.read(path_in(self.folder, name)), name))
 
     def write_file(self, name: str, data: bytes) -> None:
@@ -74,8 +74,8 @@ class PageFiles:
     def _write(self, name: str, data: bytes | Iterable[bytes]) -> None:
         if not matches(name, self.writable):
             raise OutputError(
-                f"an analysis writes {name}, outside of the page's folders ({', '.join(self.writable)}): override "
-                "Analysis.folders"
+                f"an analysis tried to write {name}, which is outside the page's folders ({', '.join(self.writable)}): "
+                "override Analysis.folders"
             )
         self.directory.write(name, data)
 
@@ -92,7 +92,7 @@ def path_in(subdirectory: str, name: str) -> str:
 
 
 def check_subdirectories(options: object) -> None:
-    """Raise OptionError if an option `..._subdir` names a folder outside the page's directory, or needs quoting."""
+    """Raise OptionError if an option `*_subdir` is a folder outside the page's directory, or one that needs quoting."""
     for name in vars(options):
         if name.endswith("_subdir"):
             value = getattr(options, name)
@@ -116,5 +116,5 @@ def slugs(names: Sequence[str]) -> list[str]:
 
 
 def number_text(number: float) -> str:
-    """Format a density or zoom for file names: 0.25, 1, 2."""
+    """Format a density or zoom for file names, such as 0.25, 1 or 2."""
     return f"{number:g}"

@@ -24,10 +24,10 @@ _WINDOW = 1 << 15
 def frame_arrays(
     frames: np.ndarray, stacks: np.ndarray | None = None, workers: int = 1
 ) -> dict[str, np.ndarray | bytes]:
-    """Return the arrays of a chunk of frames (n, H, W, 1 | 3) uint8, the n steps of a segment.
+    """Return the arrays of a chunk with the frames (n, H, W, 1 | 3) uint8 of a segment of n steps.
 
-    `stacks` (n, H, W', 1 | 3) are all frames of stacked observations side by side. `workers` is the number of threads
-    that encode PNG files.
+    `stacks` (n, H, W', 1 | 3) contain all frames of stacked observations side by side. `workers` is the number of
+    threads that encode PNG files.
     """
     arrays = _arrays("", frames, workers)
     return arrays if stacks is None else arrays | _arrays(STACK, stacks, workers)
@@ -71,9 +71,9 @@ def hidden_observations(observation: JsonObject, agent: Agent) -> str:
     if sizes == (1, 1):
         return "the agent observes a vector"
     if (*sizes, observation["channels"]) != shape:
-        return f"its observations have the shape {(*sizes, observation['channels'])}, those of the agent {shape}"
+        return f"its observations have the shape {(*sizes, observation['channels'])}, but the agent takes {shape}"
     if shape[-1] not in (stack, 3 * stack):
-        return f"observations of {shape[-1]} channels are shown as images of fewer"
+        return f"observations with {shape[-1]} channels are shown as images with fewer channels"
     if stack == 1 and (frames != sizes or observation.get("region")):
-        return "its frames are not the agent's observations but were drawn at another resolution"
+        return "its frames are not the agent's observations but were drawn at a different resolution"
     return ""

@@ -49,9 +49,9 @@ def gallery(directory: str | os.PathLike[str], *, title: str = "Pages", overwrit
     """Write `index.html`, an index of the pages in a directory and its subdirectories.
 
     Each page is listed with an image, its environment, network, mean return, date and a link. Pages that are damaged,
-    unfinished or of another format version are listed with the reason. Two pages that explain the same recording can
-    be shown side by side, with the same time step, the same scale, the same colors for features that match, and their
-    differences. An earlier index is replaced.
+    unfinished or of an unsupported format version are listed with the reason. Two pages that explain the same recording
+    can be shown side by side, with the same time step, the same scale, the same colors for features that match, and
+    their differences. An earlier index is replaced.
 
     Args:
         directory: a local directory, or an address such as `s3://bucket/pages`
@@ -64,7 +64,7 @@ def gallery(directory: str | os.PathLike[str], *, title: str = "Pages", overwrit
     root = open_directory(location)
     documents = sorted(_documents(root))
     if not documents:
-        raise ClarityError(f"{location} contains no pages: no {PAGE} is in it or in its subdirectories")
+        raise ClarityError(f"{location} contains no pages: neither it nor its subdirectories contain {PAGE}")
     if not overwrite:
         _check_replaceable(root)
     pages = [_describe(open_directory(f"{location}/{path.parent}".removesuffix("/.")), path) for path in documents]
@@ -137,7 +137,7 @@ def _describe(directory: Directory, path: PurePosixPath) -> dict[str, object]:
 def _match_features(root: Directory, pages: Sequence[dict[str, object]]) -> None:
     """Add `matches` to the entries of pages that explain the same recording.
 
-    It contains, for each other page and layer, the features there that match the features of this page.
+    For each layer of each of the other pages, `matches` contains the features that match those of the entry's page.
     """
     fits = {
         page["folder"]: _components(Results(open_directory(f"{root.location}/{page['folder']}".removesuffix("/."))))
@@ -195,7 +195,7 @@ def _mean_return(results: Results) -> dict[str, float]:
 
 
 def _image(results: Results) -> str:
-    """Return a frame as a data URL: that of the highest advantage, or the middle of the first trajectory."""
+    """Return a frame as a data URL: that with the highest advantage, or the middle one of the first trajectory."""
     from PIL import Image
 
     section = results.section("trajectories")

@@ -90,7 +90,7 @@ def newest_frames(observations: np.ndarray, stack: int = 1) -> np.ndarray:
 def vector_images(vectors: np.ndarray, played: np.ndarray) -> np.ndarray:
     """Return vectors (n, 1, 1, K) of K inputs as images (n, K, 1, 1) uint8.
 
-    Each input is scaled from the smallest (black) to the largest (white) value that it has in `played` (..., K).
+    Each input is scaled so that its smallest value in `played` (..., K) is black and its largest value is white.
     """
     axes = tuple(range(played.ndim - 1))
     low, high = played.min(axis=axes), played.max(axis=axes)
@@ -130,7 +130,7 @@ def _checked(image: np.ndarray) -> np.ndarray:
 
 
 def _scanlines(image: np.ndarray) -> Iterator[bytes]:
-    """Yield all rows, each after the number of its filter: first unfiltered, then as differences to the left pixel."""
+    """Yield all rows, each after the number of its filter: first unfiltered, then as differences along the row."""
     height, width, channels = image.shape
     rows = np.empty((height, 1 + width * channels), np.uint8)
     rows[:, 0], rows[:, 1:] = _UNFILTERED, image.reshape(height, -1)
@@ -151,12 +151,12 @@ def _block(kind: bytes, data: bytes) -> bytes:
 def _colors(observations: np.ndarray, stack: int) -> int:
     channels = observations.shape[-1]
     if channels % stack:
-        raise OptionError(f"observations of {channels} channels cannot be split into {stack} frames")
+        raise OptionError(f"observations with {channels} channels cannot be split into {stack} frames")
     return int(channels // stack)
 
 
 def _shown(frames: np.ndarray) -> np.ndarray:
-    """Return frames as gray or RGB. Of four channels, alpha is dropped; other numbers of channels are averaged."""
+    """Return frames as gray or RGB. The alpha of four channels is dropped; any other number of channels is averaged."""
     channels = frames.shape[-1]
     if channels in (1, 3):
         return frames

@@ -44,21 +44,21 @@ class PageField:
     whole: bool = False
     """Whether a number is an integer."""
     count: int | None = None
-    """Number of values of an index. They start at 0, and readers count from 1."""
+    """Number of values of an index, which start at 0. The page shows them counted from 1."""
     place: bool = False
     """Whether the browser's back button undoes a change."""
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier() or self.name in RESERVED:
-            raise OptionError(f"name={self.name!r} of a page's field must be an identifier that pages do not use yet")
+            raise OptionError(f"name={self.name!r} of a page's field must be an identifier that is not in use")
         if self.type not in get_args(FieldType):
             raise OptionError(
                 f"type={self.type!r} of the field {self.name!r} is not one of {', '.join(get_args(FieldType))}"
             )
         if self.type == "choice" and (not self.options or self.default not in (None, *self.options)):
-            raise OptionError(f"the choice {self.name!r} needs options, and default={self.default!r} among them")
+            raise OptionError(f"the choice {self.name!r} needs options, and default={self.default!r} must be one")
         if self.type == "number" and self.least is None and self.default is None:
-            raise OptionError(f"the number {self.name!r} needs a default, or its lowest value, least")
+            raise OptionError(f"the number {self.name!r} needs a default or a lowest value (least)")
         if self.type == "index" and not self.count:
             raise OptionError(f"the index {self.name!r} needs count, the number of its values")
 
@@ -87,8 +87,8 @@ class PageKind:
     """Template of the page's title, unless the option `title` is set."""
     slots: Mapping[Slot, Sequence[str]] | None = None
     """Panels, and kinds of sections, by slot: `navigation` on the left, `main`, `legend` on the right, `tabs` below
-    these, of which one is shown at a time, and `aside`, panels that open over the page. None for a kind that is built
-    into the page's script."""
+    these, one of which is shown at a time, and `aside` for panels that open over the page. None for a kind that is
+    built into the page's script."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels of the slots for screen readers, and `skip`, the label of the link to the main slot."""
     fields: Sequence[PageField] = ()
@@ -166,8 +166,8 @@ PAGE_KINDS: Registry[PageKind] = Registry(
             labels={"skip": "Skip to the findings"},
             tour=[
                 ("findings", "Findings", "Sentences that were tested. Click one to see the frame that shows it."),
-                ("timeline", "Timeline", "The episodes in which failures were looked for, as a filmstrip."),
-                ("failures", "Failures", "Why each of the worst episodes ended, and until when that could be avoided."),
+                ("timeline", "Timeline", "The episodes that were searched for failures, as a filmstrip."),
+                ("failures", "Failures", "Why each of the worst episodes ended, and until when it could be avoided."),
                 ("goals", "What the agent follows", "What changes when an object is placed beside the player."),
             ],
         ),

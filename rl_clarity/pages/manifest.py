@@ -56,15 +56,17 @@ class ActionGroup:
 
 @dataclass(frozen=True)
 class ActionFactor:
-    """A factor of an action: a choice, a switch or a number. Its outputs are consecutive entries of `actions`."""
+    """A factor of an action: a discrete choice, a switch, or a number (a continuous action). Its outputs are
+    consecutive entries of `actions`.
+    """
 
     kind: Literal["choice", "switch", "number"]
     label: str
     first: int
     """Index of the factor's first output."""
     outputs: int
-    """Number of its outputs: a logit for each choice, the logit of a switch that is on, or the mean of a number and, if
-    there are two, the logarithm of its standard deviation."""
+    """Number of the factor's outputs: a logit for each option of a choice, the logit of a switch being on, or the mean
+    of a number and, if there are two outputs, the logarithm of its standard deviation."""
     low: float | None = None
     high: float | None = None
     std: float | None = None
@@ -85,7 +87,7 @@ class AgentInfo:
     num_actions: int
     observation: ObservationInfo
     actions: Sequence[ActionInfo]
-    """The actions if an action is a single choice, else the outputs of all factors."""
+    """The actions if an action is a single choice, otherwise the outputs of all factors."""
     action_groups: Sequence[ActionGroup]
     equivalent_actions: Sequence[Sequence[int]] = ()
     """Groups of actions that have the same effect."""
@@ -102,13 +104,13 @@ class RecordingInfo:
     agent: str = "agent-1"
     id: str = "recording-1"
     name: str | None = None
-    """Name of the run, on a page that shows several."""
+    """Name of the run, on a page that shows several runs."""
 
 
 @dataclass(frozen=True)
 class ProvenanceGroup:
-    """Facts about how the page was made. They contain no times, paths or user names, so that the same run makes the
-    same page.
+    """Facts about how the page was made. They contain no times, paths or user names, so that repeating a run gives an
+    identical page.
     """
 
     group: str
@@ -177,7 +179,7 @@ class ViewOptions:
             check_option(self, name, valid, "must be a length, such as '16em' or '200px'")
         for name, color in {"trajectory_color": self.trajectory_color, **self.graph_colors}.items():
             if not _is_color(color):
-                raise OptionError(f"color {color!r} of {name} must be a CSS name, '#rrggbb', or like 'rgb(0 80 160)'")
+                raise OptionError(f"color {color!r} of {name} must be a CSS color such as '#0050a0' or 'rgb(0 80 160)'")
         check_option(self, "attribution_weight", 0 <= self.attribution_weight <= 1, "must be from 0 to 1")
         known = ("strongest", "mixed")
         check_option(self, "attribution_colors", self.attribution_colors in known, "must be 'strongest' or 'mixed'")
@@ -223,7 +225,7 @@ def without_extra_images(value: Any) -> Any:
 
 
 def provenance_group(name: str, facts: Mapping[str, object]) -> ProvenanceGroup:
-    """Return facts as the page lists them: as text, or as JSON for other values. Values that are None are left out."""
+    """Return facts as the page lists them: text unchanged, and other values as JSON. None values are left out."""
     items = [(key, value) for key, value in facts.items() if value is not None]
     texts = [value if isinstance(value, str) else json.dumps(to_plain(value), sort_keys=True) for _, value in items]
     return ProvenanceGroup(name, [(key, text) for (key, _), text in zip(items, texts, strict=True)])

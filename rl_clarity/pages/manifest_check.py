@@ -95,12 +95,12 @@ def _check_attribution(data: AttributionSection, agent: _Agent, segments: Sequen
             index = output.get("action") if kind == "action" else output.get("group")
             count = len(agent["actions"] if kind == "action" else agent["action_groups"])
             valid = index is not None and 0 <= index < count
-            _require(valid, f"output {output['id']!r} has {kind} {index!r}; the agent has {count}")
+            _require(valid, f"output {output['id']!r} has {kind} {index!r}, but the agent has {count}")
     for layer in data["layers"]:
         where = f"layer {layer['name']!r}"
         _require(len(layer["hues"]) == layer["channels"], f"{where} must have a hue for each channel")
         _require(all(len(hue) == 3 for hue in layer["hues"]), f"{where}: hues must have three numbers")
-        _require(len(layer["totals"]) == len(segments), f"{where} must have totals of each trajectory")
+        _require(len(layer["totals"]) == len(segments), f"{where} must have totals for each trajectory")
         for id_, names in layer["attribution"].items():
             fits = [len(name) for name in names] == list(segments)
             _require(fits, f"{where} must have attribution of {id_!r} for each segment of each trajectory")

@@ -20,7 +20,7 @@ class MemoryOptions(PageOptions):
     """Options of a page about what a recurrent agent remembers."""
 
     page_kind: str = "memory"
-    """Kind of the page, which decides its analyses."""
+    """Kind of the page, which determines its analyses."""
     play: PlayOptions = field(default_factory=PlayOptions)
     states: StateOptions = field(default_factory=StateOptions)
     matrix: MatrixOptions = field(default_factory=MatrixOptions)
@@ -34,5 +34,5 @@ class MemoryOptions(PageOptions):
         check_option(self.states, "part", self.states.part is None, "must be None: the page explains the whole state")
 
     def seeded(self) -> MemoryOptions:
-        """Return these options, in which the analysis of states has the page's seed if its own seed is 0."""
+        """Return these options with the page's seed for the analysis of states, unless a nonzero seed is set there."""
         return replace(self, states=replace(self.states, seed=self.states.seed or self.seed))

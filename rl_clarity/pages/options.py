@@ -1,6 +1,6 @@
-"""Options of the pages of `run`, `generate`, `check`, `debug` and `compare`: those of the page, and of each analysis.
+"""Options of the pages that `run`, `generate`, `check`, `debug` and `compare` write, and of each analysis.
 
-Defaults are those of `understanding-rl-vision`, except for the options in `ORIGINAL`. Their original values take more
+Defaults are those of `understanding-rl-vision`, except for the options in `ORIGINAL`, whose original values take more
 time and are not more accurate (`python -m benchmarks.accuracy`).
 """
 
@@ -40,7 +40,7 @@ class PageOptions(OutputOptions, SubjectOptions):
     """Options of a page of any kind."""
 
     page_kind: str = "agent"
-    """Kind of the page, which decides its analyses."""
+    """Kind of the page, which determines its analyses."""
     analyses: Mapping[str, Any] = field(default_factory=dict)
     """Further analyses to run, by name, with the options of each."""
     advantages: AdvantageOptions = field(default_factory=AdvantageOptions)
@@ -72,7 +72,7 @@ class CheckOptions(PageOptions):
     """Options of the page of sanity checks."""
 
     page_kind: str = "check"
-    """Kind of the page, which decides its analyses."""
+    """Kind of the page, which determines its analyses."""
     checks: ChecksOptions = field(default_factory=ChecksOptions)
 
 
@@ -81,7 +81,7 @@ class DebugOptions(PageOptions):
     """Options of the debugger's page."""
 
     page_kind: str = "debug"
-    """Kind of the page, which decides its analyses."""
+    """Kind of the page, which determines its analyses."""
     failures: FailureOptions = field(default_factory=FailureOptions)
     survival: SurvivalOptions = field(default_factory=SurvivalOptions)
     goals: GoalOptions = field(default_factory=GoalOptions)
@@ -92,7 +92,7 @@ class CompareOptions(PageOptions):
     """Options of a page that compares the checkpoints of a training run."""
 
     page_kind: str = "training"
-    """Kind of the page, which decides its analyses."""
+    """Kind of the page, which determines its analyses."""
     play: GamesOptions = field(default_factory=GamesOptions)
     reference: ReferenceOptions = field(default_factory=ReferenceOptions)
     saliency: SaliencyOptions = field(default_factory=lambda: SaliencyOptions(methods=("perturbation",)))
@@ -100,7 +100,7 @@ class CompareOptions(PageOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         played = self.reference.episode <= self.play.episodes
-        check_option(self, "reference", played, f"must be of an episode up to play.episodes={self.play.episodes}")
+        check_option(self, "reference", played, f"must refer to an episode up to play.episodes={self.play.episodes}")
 
 
 def options_as_data(options: object) -> dict[str, object]:

@@ -21,7 +21,7 @@ PARTS: Mapping[str, str] = {
     "observations_kwargs": "observations",
     "layer_kwargs": "layers",
 }
-"""Present names of groups of options, by their original names."""
+"""Current names of groups of options, by their original names."""
 RENAMED: Mapping[str, str] = {
     "input_layer_include": "layers.input",
     "input_layer_name": "layers.input_name",
@@ -87,9 +87,9 @@ RENAMED: Mapping[str, str] = {
     "films": "quality.clips",
     "clips": "quality.clips",
 }
-"""Present names of single options, for pages that have the group of options before the dot."""
+"""Current names of single options, for pages that have the group of options before the dot."""
 COUNTED_FROM_0 = ("swap_directions_from", "swap_directions_to")
-"""Original names of options whose numbers count from 0. With the present names, they count from 1, as on pages."""
+"""Original names of options whose numbers count from 0. With the current names, they count from 1, as on pages."""
 HIDDEN: Mapping[str, str] = {
     "numpy_precision": "",
     **dict.fromkeys(("trajectories_subdir", "trajectories_scrub_subdir"), "filmstrip"),
@@ -139,23 +139,23 @@ class AttributionFitOptions:
 
     def __post_init__(self) -> None:
         if self.max_paths not in (None, 1):
-            raise OptionError(f"max_paths={self.max_paths!r} must be 1 or None: other paths need the fitted channels")
+            raise OptionError(f"max_paths={self.max_paths!r} must be 1 or None: the fit uses a single path")
 
 
 def renamed(name: str, own: Set[str]) -> str | None:
-    """Return the present name of an option with an original name, or None.
+    """Return the current name of an option by its original name, or None for any other name.
 
-    `own` are the names of a page's groups of options. Names whose group is not among them are not translated.
+    `own` are the names of a page's groups of options. Return None also if the option's group is not among them.
     """
     place = RENAMED.get(name)
     return place if place is not None and place.partition(".")[0] in own else None
 
 
 def translate(options: Mapping[str, Any], kind: type) -> dict[str, Any]:
-    """Return options of the class `kind`, which may have any accepted names, as groups of present names for `parse`.
+    """Translate options of the class `kind`, by any accepted names, to groups of options by current names for `parse`.
 
-    Raises OptionError for an unknown option that is similar to a name in this module, and for an option that is given
-    by two names.
+    Raises OptionError for an unknown option that is similar to a name in this module, and for an option that is set
+    under two names.
     """
     own = {one.name for one in fields(kind)}
     known = own | {*PARTS.values()}
@@ -164,7 +164,7 @@ def translate(options: Mapping[str, Any], kind: type) -> dict[str, Any]:
     for name, value in options.items():
         for place, item in _places(name, value, own):
             if names.setdefault(place, name) != name:
-                raise OptionError(f"{names[place]} and {name} both give {place}: leave one of them out")
+                raise OptionError(f"{names[place]} and {name} both set {place}: leave one of them out")
             part, dot, key = place.partition(".")
             near = [] if part in known else difflib.get_close_matches(part, [*RENAMED, *HIDDEN, *PARTS], cutoff=0.8)
             if near:
@@ -178,7 +178,7 @@ def translate(options: Mapping[str, Any], kind: type) -> dict[str, Any]:
 
 
 def _places(name: str, value: Any, own: Set[str]) -> Iterator[tuple[str, Any]]:
-    """Yield the present names (`name` or `group.name`) and values of the options that an option of any name sets.
+    """Yield the current names (`name` or `group.name`) and values of the options that the option `name` sets.
 
     `own` are the names of a page's options and groups of options.
     """

@@ -31,7 +31,7 @@ from rl_clarity.pages.manifest import Manifest
 from rl_clarity.pages.results import Page
 
 PARTS = f"{DIRECTORY}/data"
-"""Folder of the files of a single-file page until it is written."""
+"""Folder that contains the files of a single-file page until the page is written."""
 LEFTOVERS = f"{DIRECTORY}/leftovers.json"
 MAX_PRECISION = 17
 SECONDS_BETWEEN_UPDATES = 5.0
@@ -41,8 +41,8 @@ UPDATE_RATIO = 20
 
 
 Decisive = Callable[[Sequence[Sequence[str]]], object]
-"""A function of the buttons of each action. It returns everything that determines a page, except for agent and
-samples, as JSON."""
+"""A function of the buttons of each action. It returns everything that determines a page, except for the agent and
+the samples, as JSON."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class PageOutput:
         return _page(self.directory)
 
     def begin(self, page_id: str) -> None:
-        """List all files of earlier runs, and remove their document, which is out of date, and damaged files.
+        """List all files of earlier runs, and remove damaged files and the document, which is out of date.
 
         Raises OutputError if another run has finished a different page since the directory was opened.
         """
@@ -121,7 +121,7 @@ class PageOutput:
     def write(self, manifest: Manifest, tasks: Iterable[str]) -> None:
         """Write the document of the finished page, and remove files of earlier runs that do not belong to it.
 
-        All other files must be written before. `tasks` are the names of the page's tasks.
+        All other files must have been written before. `tasks` are the names of the page's tasks.
         """
         options, directory = self.options, self.directory
         files = {} if options.single_file else self.store.written(tasks)
@@ -194,7 +194,7 @@ def open_output(
     if the directory cannot be written, or contains another page or other files that must not be replaced.
     """
     if not os.fspath(output_dir):
-        raise OutputError("the name of the output directory is empty: give a directory, '.' for the current one")
+        raise OutputError("the name of the output directory is empty: give a directory, such as '.'")
     directory = open_directory(os.fspath(output_dir))
     key = cache_key([made_from, code_version()])
     data = open_directory(f"{directory.location}/{PARTS}") if options.single_file else directory
@@ -220,9 +220,9 @@ def finished_page(
     decisive: Decisive,
     ranks: Communicator,
 ) -> Page | None:
-    """Return the existing page if it is finished, else None.
+    """Return the existing page if it is finished, otherwise None.
 
-    `made_from` is a function of the page's number of actions that returns the argument `made_from` of `open_output`.
+    `made_from` is a function that maps the page's number of actions to the argument `made_from` of `open_output`.
     """
     directory, finished = open_directory(os.fspath(output_dir)), False
     if ranks.rank == 0:

@@ -32,7 +32,7 @@ class Totals:
     # (T, K + 1, 2) float32: sums of positive and of negative values of K channels; the residual last, if there is one
     totals: np.ndarray
     completeness: np.ndarray | None  # (T, 3) float32: sum of the unreduced attribution, s(a) - s(0), s(a)
-    memory: np.ndarray | None = None  # (T,) float32: s(0) less s(0) in the initial state; None without a state
+    memory: np.ndarray | None = None  # (T,) float32: s(0) minus s(0) in the initial state; None without a state
 
     gap = RenamedAttribute("completeness")
 
@@ -82,7 +82,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Segment:
-    """The chunk of a segment of a trajectory, whose arrays have an entry for each step."""
+    """The chunk of a trajectory's segment. Its arrays have an entry for each step."""
 
     name: str
     arrays: Mapping[str, np.ndarray]

@@ -59,7 +59,7 @@ Steps = range | Sequence[int] | None
 def open_results(directory: str | os.PathLike[str]) -> Results:
     """Open the page in a directory, or at the path of its `interface.html`.
 
-    Raises ClarityError if there is no page, or if it has another format version.
+    Raises ClarityError if there is no page, or if its format version is not supported.
     """
     return Results(*locate(directory))
 
@@ -81,7 +81,7 @@ def read_document(directory: Directory, name: str) -> bytes:
 
 @dataclass(frozen=True)
 class Page:
-    """A finished page. A notebook shows it if it is the value of a cell."""
+    """A finished page. A notebook displays it if it is the value of a cell."""
 
     path: Path | str
     """The page's `interface.html`; a string if it is an address such as `s3://bucket/page/interface.html`."""
@@ -162,7 +162,7 @@ class Results:
 
     @property
     def agent(self) -> JsonObject:
-        """The manifest's entry of the first agent: network, actions, size of observations, ..."""
+        """The manifest entry for the first agent: network, actions, observation size, ..."""
         agent: JsonObject = self.manifest["agents"][0]
         return agent
 
@@ -173,8 +173,8 @@ class Results:
 
     @property
     def baseline(self) -> str:
-        """Name of the baseline of attribution, which `integrated_gradients` accepts. Instead of `auto`, it is the one
-        that was chosen.
+        """Name of the baseline of attribution, which `integrated_gradients` accepts. If the page's option is `auto`,
+        this is the baseline that was chosen.
         """
         return self._data(AttributionSection).get("baseline") or "zero-layer"
 
@@ -195,7 +195,7 @@ class Results:
         return limits[output]
 
     def incomplete(self, layer: str, trajectory: int, output: str = "value") -> np.ndarray:
-        """Return for each of T steps of a trajectory whether the completeness error is above `error_limit`: (T,) bool.
+        """Return (T,) bool: whether the completeness error exceeds `error_limit`, at each of T steps of a trajectory.
 
         At these steps, the page draws attribution hatched and without colors. All values are False for the input layer,
         and on older pages.
@@ -208,7 +208,7 @@ class Results:
         return np.abs(self.decomposition(trajectory, layer, output)["completeness_error"]) > limit
 
     def layer(self, name: str | None = None) -> JsonObject:
-        """Return the manifest's entry of a layer, by default of the first one.
+        """Return the manifest entry for a layer, by default the first.
 
         The key `features` is the layer's entry in the section `features`, or None. Raises OptionError for an unknown
         layer.
@@ -237,15 +237,16 @@ class Results:
         return [] if entry is None else list(entry.get("ids", []))
 
     def match_features(self, other: Results, layer: str) -> list[MatchedFeature | None]:
-        """Return, for each feature of a layer, the matching feature of this layer on another page of the agent or None.
+        """Return, for each feature of a layer, the matching feature of this layer on the page `other`, or None.
 
-        Components are matched one to one so that the sum of their cosine similarities is largest. Matches with a
-        similarity below 0.8 are discarded. Raises OptionError for a layer that one of the pages does not have.
+        `other` is another page of the same agent. Components are matched one to one so that the sum of their cosine
+        similarities is largest. Matches with a similarity below 0.8 are discarded. Raises OptionError for a layer that
+        one of the pages does not have.
         """
         return match_components(self.reduction(layer).components, other.reduction(layer).components)
 
     def trajectory(self, trajectory: int) -> JsonObject:
-        """Return the manifest's entry of a trajectory, counted from 0. Raises OptionError for an unknown one."""
+        """Return the manifest entry for a trajectory, counted from 0. Raises OptionError for an unknown one."""
         return dict(self._trajectory(trajectory))
 
     def _trajectory(self, trajectory: int) -> TrajectoryEntry:
@@ -305,7 +306,7 @@ class Results:
         }
 
     def decomposition(self, trajectory: int, layer: str, output: str = "value") -> dict[str, np.ndarray]:
-        """Decompose an output along a trajectory into the terms that it is the sum of.
+        """Decompose an output along a trajectory into terms that add up to it.
 
         output = baseline + sum of features + residual + memory + completeness_error. `features` is (T, K), for T steps
         and K features; the other terms and `output` are (T,). All are float64. `memory` is 0 for an agent without a
@@ -355,7 +356,7 @@ class Results:
     def objects(self, trajectory: int) -> dict[str, np.ndarray]:
         """Return the measured effects of the objects of a trajectory, as docs/page-format.md describes the arrays.
 
-        In contrast to the stored arrays, `type` and `together.type` are names, and `mask` is (n, H, W) bool. Raises
+        Unlike in the stored arrays, `type` and `together.type` are names, and `mask` is (n, H, W) bool. Raises
         OptionError for an unknown trajectory, and ClarityError for a page without measured effects.
         """
         section = self._data(ObjectsSection)
@@ -410,7 +411,7 @@ class Results:
 
         - `variance_share` {output: share}: share of the output's variance over frames that features and residual
           explain (1 - var(output - features - residual) / var(output); None if the output does not vary)
-        - `coverage` {output: share}: share of the features in the sum of magnitudes of attribution over positions
+        - `coverage` {output: share}: share of the features in the total magnitude of attribution over positions
         - `error_held_out`: relative error of the features' reconstruction on held-out observations
         - `next_feature`: increase of the coverage by one more feature
         - `ablation` {output: (K,)}: mean change of the output when each of K features is ablated

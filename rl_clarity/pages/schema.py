@@ -53,7 +53,7 @@ def keys(kind: type) -> tuple[Key, ...]:
 
 
 def _present(hint: object) -> object:
-    """Return the type of a key that is present."""
+    """Return the type of a key's value, without `NotRequired`."""
     return get_args(hint)[0] if get_origin(hint) is NotRequired else hint
 
 
@@ -71,7 +71,7 @@ def read(kind: type[T], value: object, where: str) -> T:
     """Convert a value to a type: JSON to dataclasses, and text to the types of file names.
 
     Dataclasses in the value are checked and converted, too. `where` is the name of the value in errors. Raises
-    SectionError, which names the part of the value that does not have its type.
+    SectionError, which names the part of the value that has the wrong type.
     """
     return cast(T, _read(value, kind, where))
 
@@ -191,7 +191,7 @@ def _check_hint(hint: object, where: str, seen: tuple[object, ...]) -> None:
         known = hint in SCALARS or hint in (object, None, type(None)) or origin is Literal
         if not known and not (isinstance(hint, type) and issubclass(hint, str)):
             raise SectionError(
-                f"{where} has the type {hint}, which has no form in JSON: use bool, int, float, str, ChunkName, "
+                f"{where} has the type {hint}, which JSON cannot represent: use bool, int, float, str, ChunkName, "
                 "ImageName, Literal, a dataclass, Sequence, tuple, or Mapping[str, ...] of these"
             )
     for part in parts:

@@ -26,7 +26,7 @@ class SectionData:
     """The data of a section. A subclass is a frozen dataclass whose fields are the keys of the data."""
 
     kind: ClassVar[str]
-    """Name of the kind of section. The page chooses the panel by it."""
+    """Name of the kind of section. It determines the panel."""
     title: ClassVar[str]
     version: ClassVar[int] = 1
     panel: ClassVar[GenericPanel | None] = None
@@ -132,7 +132,7 @@ class Line:
     limits: tuple[float, float] | None = None
     """Limits of the line's axis; by default its smallest and largest value."""
     points: bool | None = None
-    """Whether each value is marked with a point, as for lines with values at few steps."""
+    """Whether each value is marked with a point. This suits lines with values at few steps."""
 
 
 @dataclass(frozen=True)
@@ -160,8 +160,8 @@ class TrajectoryMaps:
     scale: float
     """Value that is shown at full brightness."""
     segments: Sequence[ChunkName]
-    """For each segment of the section `trajectories`, a chunk of `codes` int8 (n, h, w, 1) and `scales` float32 (n), as
-    for attribution."""
+    """For each segment of the section `trajectories`, a chunk of `codes` int8 (n, h, w, 1) and `scales` float32 (n), in
+    the same encoding as attribution."""
 
 
 @dataclass(frozen=True)
@@ -284,6 +284,6 @@ def check_section_class(section: type, where: str) -> None:
         required = {field.name for field in fields(needed) if field.default is MISSING}
         missing = required - {field.name for field in fields(section)}
         raise SectionError(
-            f"{where}: {section.__name__} is drawn by the panel {section.panel!r}, but is no subclass of "
+            f"{where}: {section.__name__} is drawn by the panel {section.panel!r}, but is not a subclass of "
             f"{needed.__name__}" + (f" and lacks the fields {', '.join(sorted(missing))}" if missing else "")
         )

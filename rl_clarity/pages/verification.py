@@ -35,7 +35,7 @@ class Verification:
     damaged: list[str] = field(default_factory=list)
     """Files that cannot be decoded, because they are empty, truncated or corrupted."""
     changed: list[str] = field(default_factory=list)
-    """Files that can be decoded, but have other content than when they were written."""
+    """Files that can be decoded, but whose content has changed since they were written."""
     extra: list[str] = field(default_factory=list)
     """Files that are not part of the page."""
 

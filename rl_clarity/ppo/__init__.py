@@ -18,13 +18,14 @@ def train(save_dir: str | Path | None = None, *, overwrite: bool = False, **kwar
     training. `overwrite` allows replacing an agent that was saved there without a state of training.
 
     Raises OptionError for unknown options and invalid values, OutputError if `save_dir` is a file, is in use or
-    contains another agent, CheckpointError if the state is damaged, and DivergenceError if the loss is not finite.
+    contains an agent without a state of training, CheckpointError if the state is damaged, and DivergenceError if the
+    loss is not finite.
     """
     from rl_clarity.ppo.options import train_options
     from rl_clarity.ppo.session import run
 
     if save_dir == "":
-        raise OutputError("save_dir is empty: give a directory, '.' for the current one")
+        raise OutputError("save_dir is empty: pass a directory, such as '.' for the current one")
     if save_dir is not None and Path(save_dir).is_file():
         raise OutputError(f"{save_dir} is a file, not a directory to train in")
     return run(None if save_dir is None else Path(save_dir), train_options(kwargs), overwrite=overwrite)

@@ -21,7 +21,7 @@ Tensor = Any
 Arrays = tuple[np.ndarray, ...]
 
 CHUNK = 128
-"""Number of steps per compiled gradient computation. With more, convolutions are not faster."""
+"""Number of steps per compiled gradient computation. With more steps, convolutions are not faster."""
 SEQUENCES_CHUNK = 512
 """`CHUNK` for recurrent networks. It is larger because a step of many sequences takes little longer than one of few."""
 STATISTICS = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")
@@ -59,8 +59,8 @@ def ppo_loss(logits: Tensor, values: Tensor, batch: Minibatch, options: LossOpti
     """Return the loss and the `STATISTICS` (5,) for logits (B, actions) and values (B,), as weighted sums over steps.
 
     The policy loss is max(-A r, -A clip(r)) for the advantage A and r = pi / pi_old. The value loss is
-    1/2 max((v - R)^2, (v_clipped - R)^2) for the return R. Both are as in PPO2 of OpenAI Baselines (Schulman et al.
-    2017, https://arxiv.org/abs/1707.06347).
+    1/2 max((v - R)^2, (v_clipped - R)^2) for the return R. Both are defined as in PPO2 of OpenAI Baselines (Schulman
+    et al. 2017, https://arxiv.org/abs/1707.06347).
     """
     from keras import ops
 

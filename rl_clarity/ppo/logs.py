@@ -21,7 +21,7 @@ LOG_BEGINS = b"update,timesteps,"
 LINE_SECONDS = 60.0
 """Seconds between two lines of progress if standard error is not a terminal."""
 MEASURED_UPDATES = 10
-"""Number of last updates over which the speed is measured, including the time for saving."""
+"""Number of the latest updates over which the speed is measured, including the time for saving."""
 
 
 class Log(Protocol):
@@ -33,7 +33,8 @@ class Log(Protocol):
 class CsvLog:
     """A CSV file with a row for each update. A row is on disk when `write` returns.
 
-    When the first row is written, rows of the same and later updates are removed: their parameters were not saved.
+    When the first row is written, rows for the same and later updates are removed, because the parameters after these
+    updates were not saved.
     """
 
     def __init__(self, path: Path, columns: Sequence[str]) -> None:

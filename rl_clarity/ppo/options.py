@@ -1,4 +1,4 @@
-"""Options of training. Names and defaults are those of the agents of understanding-rl-vision."""
+"""Training options. Names and defaults are those with which the agents of understanding-rl-vision were trained."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KIND_OPTIONS = {**PROCGEN_OPTIONS, "use_sticky_actions": False}
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """Options of training. Either `env_name` or `env_id` is required."""
+    """Training options. Either `env_name` or `env_id` is required."""
 
     env_name: str | None = None
     """Name of the environment, such as `coinrun` or `breakout`."""
@@ -31,7 +31,7 @@ class TrainOptions:
     env_kind: str = "procgen"
     """Kind of environment: `procgen`, `coinrun_old`, `atari`, `gymnasium`, `light_switch`."""
     num_envs: int = 64
-    """Number of parallel environments of each MPI process."""
+    """Number of parallel environments in each MPI process."""
     learning_rate: float = 5e-4
     """Learning rate of Adam."""
     entropy_coeff: float = 0.01
@@ -41,7 +41,7 @@ class TrainOptions:
     lambda_: float = 0.95
     """Lambda of generalized advantage estimation (`lambda` in a checkpoint)."""
     num_steps: int = 256
-    """Number of steps of each environment per update."""
+    """Number of steps in each environment per update."""
     num_minibatches: int = 8
     """Number of minibatches per epoch; each is one optimizer step."""
     ppo_epochs: int = 3
@@ -51,7 +51,7 @@ class TrainOptions:
     clip_vf: bool = True
     """Also clip the change of the value estimate, to at most `clip_range`."""
     timesteps_per_proc: float = 1e9
-    """Total number of environment steps of each MPI process."""
+    """Total number of environment steps in each MPI process."""
     cnn: str = "clear"
     """Network: `clear`, `impala`, `nature`."""
     use_lstm: bool = False
@@ -79,7 +79,7 @@ class TrainOptions:
     tensorboard: bool = True
     """Write TensorBoard event files to `tensorboard/`."""
     record_every: int = 0
-    """Record every n-th episode of the first environment in `tensorboard/`, with its checkpoint; 0 for none."""
+    """Record every n-th episode of the first environment in `tensorboard/`, with its checkpoint; 0 to record none."""
     value_loss_coeff: float = 0.5
     """Coefficient of the value loss."""
     max_grad_norm: float = 0.5
@@ -114,7 +114,8 @@ class TrainOptions:
     def __post_init__(self) -> None:
         if (self.env_name is None) == (self.env_id is None):
             raise OptionError(
-                f"env_name={self.env_name!r}, env_id={self.env_id!r}: give one of the two, such as env_name='coinrun'"
+                f"env_name={self.env_name!r}, env_id={self.env_id!r}: pass exactly one of the two, such as "
+                "env_name='coinrun'"
             )
         self._check_numbers()
         for name, choices in (("reward_processing", REWARD_PROCESSING), ("precision", PRECISIONS)):
@@ -144,8 +145,8 @@ class TrainOptions:
             )
         if (self.use_lstm or self.gru_units) and self.num_envs % self.num_minibatches:
             raise OptionError(
-                f"num_minibatches={self.num_minibatches} does not divide num_envs={self.num_envs}: a minibatch of a "
-                "recurrent agent consists of whole environments"
+                f"num_minibatches={self.num_minibatches} does not divide num_envs={self.num_envs}: a minibatch "
+                "for a recurrent agent must contain all steps of its environments"
             )
 
     def _check_kind(self) -> None:
@@ -153,7 +154,7 @@ class TrainOptions:
         spec = self.environment()
         for name, default in KIND_OPTIONS.items():
             known = name in spec.options or getattr(self, name) in (None, default)
-            self._require(name, known, f"is not an option of environments of the kind {spec.kind!r}: leave it out")
+            self._require(name, known, f"is not an option for environments of the kind {spec.kind!r}: leave it out")
 
     def _require(self, name: str, holds: bool, what: str) -> None:
         if not holds:
@@ -193,13 +194,13 @@ def train_options(kwargs: Mapping[str, Any]) -> TrainOptions:
         if name not in kinds:
             raise unknown_option(key, [*kinds, *ALIASES])
         if name in options:
-            raise OptionError(f"option {key!r} is given twice, as {name!r} too")
+            raise OptionError(f"option {key!r} is given twice, also as {name!r}")
         is_flag = kinds[name].startswith("bool") and not isinstance(value, bool) and value in (0, 1)
         options[name] = bool(value) if is_flag else value
     return parse(TrainOptions, options)
 
 
 def _game(env_id: str) -> str:
-    """Return the game's name in a Gym id of Procgen: `coinrun` for `procgen:procgen-coinrun-v0`."""
+    """Return the name of the game in an environment id of Procgen: `coinrun` for `procgen:procgen-coinrun-v0`."""
     name = env_id.removeprefix("procgen:").removeprefix("procgen-")
     return name.rpartition("-v")[0] or name

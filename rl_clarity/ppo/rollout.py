@@ -26,7 +26,7 @@ class RewardProcessor:
     """Processes rewards: `none`, `clip` (to the sign) or `normalize`.
 
     `normalize` divides by a running estimate of the standard deviation of the discounted return (updated by the
-    parallel algorithm of Chan et al.), as VecNormalize of OpenAI Baselines does.
+    parallel algorithm of Chan et al.), like VecNormalize of OpenAI Baselines.
     """
 
     def __init__(self, kind: str, num_envs: int, gamma: float, scale: float = 1.0) -> None:
@@ -50,7 +50,7 @@ class RewardProcessor:
 
     @property
     def unit(self) -> float:
-        """The scaled reward of the environment for which the processed reward is 1: 1 unless rewards are normalized."""
+        """The scaled reward that corresponds to a processed reward of 1. It is 1 unless rewards are normalized."""
         return float(np.sqrt(self.variance + EPSILON)) if self.kind == "normalize" else 1.0
 
     def _update(self, batch: np.ndarray) -> None:
@@ -167,7 +167,7 @@ class Runner:
         }  # fmt: skip
 
     def restore(self, state: Mapping[str, np.ndarray]) -> bool:
-        """Resume from a state. Return False, and begin new episodes, if it is empty or cannot be restored."""
+        """Resume from a state. Return False, and begin new episodes, if the state is empty or cannot be restored."""
         if not state or not isinstance(self._environment, Resumable):
             return False
         start = "environment/"
@@ -179,8 +179,8 @@ class Runner:
         return True
 
     def play(self, policy: Policy, num_steps: int, *, first_step: int = 0) -> Rollout:
-        """Play `num_steps` steps with actions sampled from the policy. `first_step` is the number of training steps
-        before them, which recordings store.
+        """Play `num_steps` steps with actions sampled from the policy. `first_step` is the number of earlier training
+        steps, which recordings store.
         """
         n = self._environment.num_envs
         shape = (num_steps, n)
@@ -259,7 +259,7 @@ def sample(logits: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np
 
 
 def advantages(rollout: Rollout, gamma: float, lam: float) -> np.ndarray:
-    """Return the advantages (T, N) of actions by GAE, bootstrapped from `last_values`. `lam` is lambda."""
+    """Return the advantages (T, N) of actions by GAE, bootstrapped from `last_values`. `lam` is the lambda of GAE."""
 
     def extended(array: np.ndarray, last: np.ndarray | float = 0) -> np.ndarray:
         """Return the array (T, N) as (N, T + 1), with `last` as the step after the last one."""

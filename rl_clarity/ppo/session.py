@@ -58,8 +58,8 @@ def run(
 
     Training that is interrupted by Ctrl-C or SIGTERM is saved as it was after the last complete update.
 
-    Raises OutputError if another process trains in that directory, or if it contains an agent whose training cannot be
-    resumed and `overwrite` is false.
+    Raises OutputError if another process trains in `save_dir`, or if the directory contains an agent whose training
+    cannot be resumed and `overwrite` is false.
     """
     require_tensorflow("training")
     ranks = communicator()
@@ -160,12 +160,12 @@ class _Saver:
             return "nothing is saved without save_dir"
         if not (self._save_dir / STATE).exists():
             return "nothing is saved before the first update"
-        return "training is saved, and resumed by starting it again"
+        return "training is saved, and resumes when it is started again"
 
 
 @contextmanager
 def _sigterm_interrupts() -> Iterator[None]:
-    """Let SIGTERM, which job schedulers send, interrupt the block as Ctrl-C does, unless the caller handles it."""
+    """Let SIGTERM, which job schedulers send, interrupt the block like Ctrl-C, unless the caller handles SIGTERM."""
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
         yield
         return
@@ -254,7 +254,7 @@ def require_tensorflow(what: str) -> None:
         raise DependencyError(f'{what} needs TensorFlow: pip install "rl-clarity[tensorflow]"')
     backend = keras.backend.backend()
     if backend != "tensorflow":
-        raise OptionError(f"KERAS_BACKEND={backend}: {what} needs TensorFlow; set KERAS_BACKEND=tensorflow")
+        raise OptionError(f"KERAS_BACKEND is {backend}, but {what} needs TensorFlow: set KERAS_BACKEND=tensorflow")
 
 
 @contextmanager

@@ -84,8 +84,8 @@ class TrainingState:
             return cls(arrays, {**values, "updates": int(values["updates"]), "options": dict(values["options"])})
         except DAMAGED as error:
             raise CheckpointError(
-                f"{path} is not a training state, or damaged ({error}): choose another directory, or start again with "
-                "overwrite=True (--force), which replaces the agent"
+                f"{path} is not a training state, or is damaged ({error}): choose another directory, or start again "
+                "with overwrite=True (--force), which replaces the agent"
             ) from error
 
 
@@ -209,7 +209,8 @@ class Trainer:
     def restore(self, state: TrainingState) -> None:
         """Resume from a state.
 
-        Raises OptionError if another number of ranks saved it, and one of `DAMAGED` if it does not fit this training.
+        Raises OptionError if a different number of ranks saved the state, and one of the errors in `DAMAGED` if it does
+        not fit this training.
         """
         saved_by, own = len(state.values["rng"]), str(self.ranks.rank)
         if saved_by != self.ranks.size:
@@ -261,7 +262,7 @@ class Trainer:
 
 
 def scale_values(parameters: Mapping[str, np.ndarray], unit: float) -> dict[str, np.ndarray]:
-    """Return the parameters of the same network with its value estimates multiplied by `unit`.
+    """Return the parameters of a network whose value estimates are multiplied by `unit`.
 
     An agent that learned from normalized rewards predicts normalized returns, but explanations compare its values with
     the environment's rewards. The value is a linear function of the last features, so its head can be scaled.
@@ -306,7 +307,7 @@ def explained_variance(values: np.ndarray, returns: np.ndarray) -> float:
 
 
 def environment_seed(options: TrainOptions, updates: int, rank: int = 0) -> int:
-    """Return the seed of environments that are created after `updates` updates. It depends on this number, so that
+    """Return the seed of environments that are created after `updates` updates. The seed depends on `updates`, so that
     environments that cannot be restored get new levels when training is resumed.
     """
     return int(np.random.SeedSequence([options.seed, 2, updates, rank]).generate_state(1)[0] % 2**31)

@@ -35,8 +35,8 @@ class ActionChoice:
         return self.action_noise > 0 or not (self.greedy or outputs.policy_logits is None)
 
     def weights(self, outputs: Outputs, masks: np.ndarray | None = None) -> np.ndarray:
-        """Return weights (B, A) for B outputs, proportional to the probabilities of actions; `masks` (B, A) are true
-        for valid actions.
+        """Return weights (B, A), proportional to the probabilities of the A actions for a batch of B outputs. `masks`
+        (B, A) is True for valid actions.
         """
         scores = action_scores(outputs)
         valid = np.ones(np.shape(scores), bool) if masks is None else masks
@@ -53,10 +53,10 @@ class ActionChoice:
     def behavior_logits(
         self, outputs: Outputs, masks: np.ndarray | None = None, factors: Sequence[Factor] | None = None
     ) -> np.ndarray | None:
-        """Return the log probabilities (B, A) float32 with which actions are sampled. Return None if they are the
-        policy's, if no action is sampled, or if an action is not a single choice.
+        """Return the log probabilities (B, A) float32 with which actions are sampled. Return None if they equal those
+        of the policy, if actions are not sampled, or if an action is not a single choice.
 
-        Invalid actions have -inf.
+        The log probabilities of invalid actions are -inf.
         """
         unchanged = self.temperature == 1 and not self.action_noise and masks is None
         if unchanged or not self.is_random(outputs) or not is_single_choice(factors or (Categorical(1),)):
@@ -76,10 +76,11 @@ def choose_actions(
     masks: np.ndarray | None = None,
     factors: Sequence[Factor] | None = None,
 ) -> np.ndarray:
-    """Return actions (B,) int64, by default sampled from the policy, or those with the highest action values.
+    """Return actions (B,) int64. By default they are sampled from the policy; agents with action values take the best
+    action.
 
-    `masks` (B, A) are true for valid actions. If an action is not one choice but has other `factors`, actions are
-    (B, factors) float32.
+    `masks` (B, A) is True for valid actions. If `factors` describe more than a single choice, the actions are (B,
+    factors) float32.
     """
     if factors is not None and outputs.policy_logits is not None and not is_single_choice(factors):
         return sample_factors(

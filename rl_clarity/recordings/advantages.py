@@ -35,8 +35,8 @@ def generalized_advantage_estimation(
         final_values: (B, T) values of the states in which episodes were truncated, which replace V_{t+1} (default 0);
             advantages of the next episode are not propagated back
 
-    Raises OptionError for a gamma or lam outside 0 to 1, and SamplesError for shapes that differ or for `final_values`
-    without `truncated`.
+    Raises OptionError if gamma or lam is not from 0 to 1, and SamplesError if the shapes differ or `final_values` is
+    passed without `truncated`.
     """
     for name, factor in (("gamma", gamma), ("lam", lam)):
         if isinstance(factor, bool | str) or not 0 <= factor <= 1:
@@ -90,7 +90,8 @@ def firsts_from_dones(dones: np.ndarray) -> np.ndarray:
 
 
 def compute_advantages(trajectories: Trajectories, gamma: float, lam: float) -> np.ndarray | None:
-    """Compute the advantages (N, T) float32 of the actions taken. Return None without values and action values.
+    """Compute the advantages (N, T) float32 of the actions taken. Return None if there are neither values nor action
+    values.
 
     With values this is generalized advantage estimation. With action values it is Q(a) - max Q, which is never
     positive.
@@ -118,8 +119,8 @@ def find_bookmarks(
     """Find the steps with the highest and the lowest advantages, at most one of each per episode.
 
     `advantages` and `firsts` are (N, T), or N arrays (T,) of different lengths. Returns two arrays (n, 2) int64 of
-    (trajectory, step), strongest first, at most `count` each: steps of positive and of negative advantage. Incomplete
-    episodes at both ends of a trajectory count as episodes.
+    pairs (trajectory, step): one for positive and one for negative advantages, strongest first, with at most `count`
+    steps each. Incomplete episodes at both ends of a trajectory count as episodes.
     """
     return _find_peaks(advantages, firsts, count), _find_peaks([-np.asarray(row) for row in advantages], firsts, count)
 

@@ -31,8 +31,8 @@ from rl_clarity.recordings.rollouts import Player, Progress, Transition, observe
 
 DEFAULT_EPISODES = 100
 SECONDS_OF_PLAY = 20.0
-"""Time limit in seconds of the play from which the lengths of episodes are estimated. An Atari game takes several
-seconds. If no episode ends in this time, the largest length is assumed."""
+"""Time limit, in seconds, for the play from which episode lengths are estimated. An Atari game takes several seconds.
+If no episode ends in this time, the largest possible length is assumed."""
 MAX_ENVIRONMENTS = 16
 """Largest number of environments. All play until the last one has finished its episodes, so with few environments less
 play is wasted."""
@@ -84,8 +84,8 @@ def expected_lengths(
 
     The agent plays until an episode has ended in each environment, for at most `SECONDS_OF_PLAY` seconds and `most`
     steps. The mean is the number of steps divided by the number of ended episodes. It is too large if play stops early,
-    because few episodes end in their first steps. If no episode has ended, it is `most`. With `played_most`, at most
-    that many steps are played instead, and lengths are not limited to `most`.
+    because few episodes end in their first steps. If no episode has ended, the mean is `most`. With `played_most`, at
+    most that many steps are played instead, and lengths are not limited to `most`.
     """
     steps = ends = played = 0
     with closing(_make(spec, options, full_resolution=False)) as environment:
@@ -128,8 +128,8 @@ def play_and_record(
     progress: Progress = lambda done, total: None,
     info: EnvironmentInfo | None = None,
 ) -> None:
-    """Record the same number of episodes or steps in each environment; the first environments play one more if it
-    cannot be divided equally.
+    """Record the same number of episodes or steps in each environment. If the total cannot be divided equally, the
+    first environments play one more.
 
     This way, the choice of recorded episodes does not depend on their length.
     """
@@ -234,8 +234,8 @@ def _metadata(
 
 
 class _LevelSeeds(Wrapper):
-    """Remembers the levels that were played in the last step. After a step that ends an episode, the environment
-    already reports the level of the next one.
+    """Remembers the level seeds with which the last step was played. After a step that ends an episode, the environment
+    already reports the level seed of the next episode.
     """
 
     def __init__(self, environment: VectorEnvironment) -> None:

@@ -37,16 +37,16 @@ class Agreement:
     largest: float = 0.0
     """Largest difference, as a fraction of the outputs' range."""
     other_agent: bool = False
-    """Whether the caller deliberately explains with another agent than the one that acted."""
+    """Whether the caller deliberately uses a different agent from the one that acted."""
     tolerance: float = 0.0
-    """Largest error of weights that the recorder rounded, as a share of the root mean square of their tensor."""
+    """Largest error of weights that the recorder rounded, as a fraction of the root mean square of their tensor."""
 
     def __str__(self) -> str:
-        text = "another agent than the one that played, on purpose; " if self.other_agent else ""
-        rounded = f"; weights were stored rounded, with errors of at most {self.tolerance:.1g} of their tensors' size"
+        text = "deliberately not the agent that played; " if self.other_agent else ""
+        rounded = f"; stored weights were rounded by at most {self.tolerance:.1g} of their tensors' root mean square"
         end = rounded if self.tolerance else ""
         if not self.steps:
-            return f"{text}not checked: the recording has no outputs{end}"
+            return f"{text}not checked, because the recording has no outputs{end}"
         steps = "1 step" if self.steps == 1 else f"{self.steps} steps"
         return (
             f"{text}recomputed outputs differ from the recorded ones by at most {self.largest:.1g} of their range "
@@ -69,7 +69,7 @@ def check_player(agent: Agent, recording: Recording, *, other_agent: bool) -> Ag
     """Compare an agent's outputs with the recorded ones at a few steps of a few episodes, spread over the recording.
 
     Raises OptionError if the outputs at the first step of an episode differ by more than `TOLERANCE`, unless
-    `other_agent`.
+    `other_agent` is True.
     """
     positions = [i for i, row in enumerate(recording.table()) if row["steps"]]
     parts = []
@@ -95,15 +95,15 @@ def describe_recording(agent: Agent, recording: Recording, *, other_agent: bool)
 
 
 def check_first_step(episode: Episode, differences: np.ndarray | None) -> None:
-    """Raise OptionError if the first of the differences (n,) at steps of an episode exceeds `TOLERANCE`. None means
-    that no outputs were recorded, and raises no error.
+    """Raise OptionError if the first of `differences` (n,), the one at the first step of the episode, exceeds
+    `TOLERANCE`. Nothing is checked if `differences` is None, because no outputs were recorded.
     """
     if differences is not None and not differences[0] <= TOLERANCE:
         raise OptionError(
             f"the agent is not the one that played episode {episode.index}: at the first step its outputs differ from "
-            f"the recorded ones by {differences[0]:.2g} of their range, more than {TOLERANCE:g}. Pass the agent that "
-            "played, or a loader that reads its parameters; other_agent=True (--other-agent) explains another one on "
-            "purpose"
+            f"the recorded ones by {differences[0]:.2g} of their range, which is more than {TOLERANCE:g}. Pass the "
+            "agent that played, or a loader that reads its parameters. To explain with a different agent on purpose, "
+            "use other_agent=True (--other-agent)"
         )
 
 
@@ -174,7 +174,7 @@ def episode_states(
 
 
 def state_rows(states: State, rows: Any) -> State:
-    """Return the states of some steps."""
+    """Return the states at some rows, or None for an agent without a state."""
     return None if states is None else tuple(part[rows] for part in states)
 
 
@@ -195,7 +195,8 @@ def _rows(values: Any) -> np.ndarray:
 
 def _difference(name: str, actual: np.ndarray, recorded: np.ndarray, steps: np.ndarray) -> np.ndarray:
     """Return differences (n,) of an output (n, k) from its recorded values (T, k) at some steps (n,), as fractions of
-    their range. They are infinite if the numbers of values k differ.
+    the range of the recorded values. The differences are infinite if the two outputs differ in their number of values
+    k.
     """
     if actual.shape[1] != recorded.shape[1]:
         return np.full(len(actual), np.inf)
@@ -217,5 +218,5 @@ def _means(values: np.ndarray, known: np.ndarray) -> np.ndarray:
 
 
 def _spread(count: int, most: int) -> np.ndarray:
-    """Return at most `most` of `count` indices at even distances, including the first."""
+    """Return at most `most` evenly spaced indices from 0 to `count` - 1, including 0."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).astype(int))

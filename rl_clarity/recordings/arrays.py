@@ -86,7 +86,7 @@ def check_observations(agent: Agent, observations: Observations) -> None:
     count = len(observations.observations)
     for name, array in to_arrays(observations).items():
         if len(array) != count:
-            raise SamplesError(f"observations.{name} has {len(array)} entries for {count} observations")
+            raise SamplesError(f"observations.{name} has {len(array)} entries, but there are {count} observations")
 
 
 def agent_key(agent: Agent, trajectories: Trajectories) -> str:
@@ -145,7 +145,9 @@ def _check_shapes(arrays: Mapping[str, np.ndarray]) -> None:
     shape = arrays["observations"].shape[:2]
     for name in ("actions", "rewards", *FLAGS, "final_values"):
         if name in arrays and arrays[name].shape[: 2 if name == "actions" else None] != shape:
-            raise SamplesError(f"trajectories.{name} has shape {arrays[name].shape}; expected {shape}, as observations")
+            raise SamplesError(
+                f"trajectories.{name} has shape {arrays[name].shape}; expected {shape}, like the observations"
+            )
 
 
 def _check_actions(agent: Agent, actions: np.ndarray) -> None:
@@ -155,14 +157,17 @@ def _check_actions(agent: Agent, actions: np.ndarray) -> None:
         expected = describe_factors(factors)
         if actions.ndim != 3 or actions.shape[2] != len(factors):
             raise SamplesError(
-                f"trajectories.actions has shape {actions.shape}; expected (N, T, {len(factors)}), as an action of the "
-                f"agent is {expected}"
+                f"trajectories.actions has shape {actions.shape}; expected (N, T, {len(factors)}), because an "
+                f"action of the agent is {expected}"
             )
         _check_numbers(actions, "trajectories.actions")
         for i, factor in enumerate(factors):
             count = {Categorical: getattr(factor, "n", 0), Binary: 2}.get(type(factor))
             if count is not None and not np.isin(actions[..., i], np.arange(count)).all():
-                raise SamplesError(f"trajectories.actions[..., {i}] must be integers from 0 to {count - 1}: {expected}")
+                raise SamplesError(
+                    f"trajectories.actions[..., {i}] must be integers from 0 to {count - 1}, because an action of the "
+                    f"agent is {expected}"
+                )
         return
     if actions.ndim != 2 or actions.dtype.kind not in "iu":
         raise SamplesError(
@@ -180,8 +185,8 @@ def _check_observations(observations: np.ndarray, agent: Agent, name: str, axes:
     if is_vector(agent):
         if shape[axes.count(",") - 2 :] != tuple(agent.observation_shape) or observations.dtype != np.float32:
             raise SamplesError(
-                f"{name} has the shape {shape} and the type {observations.dtype}; vectors of "
-                f"{agent.observation_shape[-1]} numbers are needed, float32"
+                f"{name} has the shape {shape} and the type {observations.dtype}; expected float32 vectors of "
+                f"{agent.observation_shape[-1]} numbers"
             )
         _check_numbers(observations, name)
         return
@@ -291,15 +296,15 @@ def _with_outputs(agent: Agent, trajectories: Trajectories) -> Trajectories:
 
 
 def _recorded_inputs(agent: Agent, trajectories: Trajectories) -> dict[str, np.ndarray]:
-    """Return the agent's held inputs, those beside the image, at all steps (N, T, ...) by name. Raises SamplesError if
-    they were not recorded.
+    """Return the agent's held inputs (the inputs other than the image) at all steps, (N, T, ...) by name. Raises
+    SamplesError if they were not recorded.
     """
     shapes = held_inputs(agent)
     parts = (trajectories.states or ())[-len(shapes) :] if shapes else ()
     if [np.shape(part)[2:] for part in parts] != list(shapes.values()):
         raise SamplesError(
-            f"the trajectories lack what the agent takes beside the image, {', '.join(shapes)}: rl_clarity.collect "
-            "records it"
+            f"the trajectories lack the agent's inputs besides the image, {', '.join(shapes)}; use rl_clarity.collect, "
+            "which records them"
         )
     return dict(zip(shapes, parts, strict=True))
 

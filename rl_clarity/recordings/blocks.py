@@ -24,8 +24,8 @@ from rl_clarity.base.keys import as_json
 
 MAGIC = b"RLCB"
 MAX_STEPS = 32
-"""Largest number of steps in a block. At most two blocks of an episode are not yet on disk: the current one and the one
-before."""
+"""Largest number of steps in a block. At most two blocks of an episode are not yet on disk: the current block and the
+previous one."""
 MAX_BYTES = 4 * 2**20
 """Largest size of a block's arrays before compression, unless a single step is larger. It limits the cost of reading
 one step."""
@@ -56,10 +56,10 @@ class StoredArray:
     size: int
     """Compressed size in bytes."""
     differences: bool
-    """Whether rows of images are stored as differences from the row above, as by the filter "Up" of PNG."""
+    """Whether rows of images are stored as differences from the row above, as in the filter "Up" of PNG."""
     newest: int = 0
     """Number of channels that each step adds to stacked frames (T, H, W, C). After the first step, only these channels
-    are stored, because the step before contains the others. 0 if all channels are stored."""
+    are stored, because the previous step contains the others. It is 0 if all channels are stored."""
 
     @property
     def stored_shapes(self) -> list[tuple[int, ...]]:
@@ -87,8 +87,8 @@ def encode_block(
         episode: Index of the episode.
         start: The block's first step.
         arrays: Arrays by name.
-        filters: How images are stored, by name. For a new name, the form that takes less space is chosen, and added to
-            `filters`.
+        filters: How images are stored, by array name. For a new name, the filter that takes less space is chosen and
+            added to `filters`.
     """
     entries, parts = [], []
     for name, array in arrays.items():
@@ -111,7 +111,7 @@ def decode_header(data: bytes, position: int, episode: int, start: int, file: st
         file: Name of the file, for messages.
 
     Raises:
-        SamplesError: The header is damaged, or declares arrays of invalid names, types or sizes.
+        SamplesError: The header is damaged, or declares arrays with invalid names, types or sizes.
     """
     try:
         magic, size, checksum = PREFIX.unpack_from(data)
@@ -120,13 +120,13 @@ def decode_header(data: bytes, position: int, episode: int, start: int, file: st
             raise ValueError("wrong checksum")
         header = json.loads(text)
         if header["episode"] != episode or header["start"] != start:
-            raise ValueError("it belongs to another episode")
+            raise ValueError("it does not belong to the expected episode and step")
         arrays: dict[str, StoredArray] = {}
         next_array = position + len(data)
         for name, dtype, shape, length, differences, *others in header["arrays"]:
             check_name(name)
             if dtype not in _TYPES or not all(type(n) is int and 0 <= n < 2**31 for n in shape):
-                raise ValueError(f"array {name} of type {dtype!r} and shape {shape}")
+                raise ValueError(f"array {name} has an invalid type or shape: {dtype!r}, {shape}")
             newest = _newest(others, np.dtype(dtype), shape)
             array = StoredArray(name, np.dtype(dtype), tuple(shape), next_array, length, differences is True, newest)
             if _byte_count(array) > MAX_ARRAY_BYTES or type(length) is not int or length < 0:
@@ -153,7 +153,7 @@ def decode_array(stored: StoredArray, data: bytes, file: str) -> np.ndarray:
     try:
         # Check this first, because a decompressor allocates the size that the data declare.
         if zstandard.frame_content_size(data) != expected:
-            raise ValueError(f"the data declare another size than {expected} bytes")
+            raise ValueError(f"the data do not declare a size of {expected} bytes")
         raw = zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False) if expected else b""
     except (ValueError, zstandard.ZstdError) as error:
         raise SamplesError(f"{file} is damaged at byte {stored.start}: {stored.name} ({error})") from error
@@ -177,18 +177,18 @@ def _with_stacks(stored: StoredArray, first: np.ndarray, newest: np.ndarray) -> 
 
 
 def check_name(name: Any) -> None:
-    """Raise SamplesError for a name that a field cannot have."""
+    """Raise SamplesError if a name is not a valid field name."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise SamplesError(f"invalid field name {name!r}: use letters, digits, '_', '.' and '-'")
 
 
 def check_type(name: str, array: np.ndarray) -> np.ndarray:
-    """Return the array in little-endian order. Raises SamplesError for objects, texts and complex numbers."""
+    """Return the array in little-endian order. Raises SamplesError for objects, strings and complex numbers."""
     if array.dtype.str in _TYPES:
         return array
     if array.dtype.kind in "biuf" and array.dtype.newbyteorder("<").str in _TYPES:
         return array.astype(array.dtype.newbyteorder("<"))
-    raise SamplesError(f"{name} has type {array.dtype}; a recording holds booleans, integers and real numbers")
+    raise SamplesError(f"{name} has type {array.dtype}; a recording can store booleans, integers and real numbers")
 
 
 def _byte_count(stored: StoredArray) -> int:
@@ -203,7 +203,7 @@ def _newest(others: list[Any], dtype: np.dtype, shape: list[int]) -> int:
         return 0
     (newest,) = others
     if type(newest) is not int or dtype != np.uint8 or len(shape) != 4 or not shape[0] or not 0 < newest < shape[3]:
-        raise ValueError(f"{newest!r} channels that a step adds to frames of type {dtype} and shape {shape}")
+        raise ValueError(f"a step cannot add {newest!r} channels to frames of type {dtype} and shape {shape}")
     return newest
 
 
@@ -216,7 +216,7 @@ def _compress(name: str, array: np.ndarray, filters: dict[str, Filter]) -> tuple
     if known is not None:
         parts = [_differences(part) for part in parts] if known.differences else parts
         return _compressed(parts), Filter(known.differences, newest)
-    # Exact repetitions compress better unfiltered, photographs and noise as differences.
+    # Exact repetitions compress better unfiltered; photographs and noise compress better as differences.
     data, filtered = _compressed(parts), _compressed([_differences(part) for part in parts])
     filters[name] = Filter(len(filtered) < len(data), newest)
     return (filtered if filters[name].differences else data), filters[name]
@@ -247,7 +247,9 @@ def _added_channels(array: np.ndarray, known: Filter | None) -> int:
 
 
 def _is_stacked(array: np.ndarray, added: int) -> bool:
-    """Return whether the frames of each step are those of the step before, without the oldest, and new ones."""
+    """Return whether the stack at each step equals the previous stack without its oldest `added` channels, followed by
+    as many new channels.
+    """
     channels = array.shape[3]
     if channels not in WORDS or not array.flags.c_contiguous:
         return np.array_equal(array[1:, ..., :-added], array[:-1, ..., added:])

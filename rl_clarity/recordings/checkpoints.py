@@ -1,5 +1,5 @@
-"""The checkpoints of a recording. Each is stored as a file of any format, `agents/00000.zip`, or as the difference from
-the previous file, `agents/00001.zip.diff`.
+"""The checkpoints of a recording. Each is stored as a complete file in any format (`agents/00000.zip`), or as the
+difference from the previous file (`agents/00001.zip.diff`).
 
 A difference reproduces a file exactly, or with rounded weights (`rounded_weights`). Its size depends on the format. For
 files that are not compressed and have their parameters at the same positions (`torch.save`, safetensors, `.npz`), it is
@@ -51,9 +51,9 @@ _WEIGHTS = struct.Struct("<QQi")
 
 
 def encode_difference(data: bytes, base: bytes, weights: Sequence[RoundedWeights] = ()) -> bytes:
-    """Return the difference of a file from `base`, compressed with Zstandard. Rounded weights are stored as differences
-    of their multiples, all other bytes as their XOR. In words of 4 bytes, bytes of equal significance are grouped
-    together, because they compress better.
+    """Return the difference between a file and `base`, compressed with Zstandard. Rounded weights are stored as
+    differences of their multiples, and all other bytes as their XOR. In words of 4 bytes, bytes of equal significance
+    are grouped together, because they compress better.
     """
     new, old = np.frombuffer(data, np.uint8), _resized(base, len(data))
     changes = [_zigzag(one.multiples(new) - one.multiples(old)).view(np.uint8) for one in weights]
@@ -67,13 +67,13 @@ def encode_difference(data: bytes, base: bytes, weights: Sequence[RoundedWeights
 
 
 def decode_difference(difference: bytes, base: bytes, file: str) -> bytes:
-    """Rebuild a checkpoint file from `base` and a difference. Raises SamplesError if one of them is damaged."""
+    """Rebuild a checkpoint file from `base` and a difference. Raises SamplesError if either is damaged."""
     size, digest = _read_header(difference, file)
     try:
         weights, start = _read_weights(difference, size)
         body = difference[start:]
         if zstandard.frame_content_size(body) != size:
-            raise ValueError("it has another size")
+            raise ValueError("it does not have the declared size")
         changed = np.frombuffer(zstandard.ZstdDecompressor().decompress(body), np.uint8)
     except (ValueError, struct.error, zstandard.ZstdError) as error:
         raise SamplesError(f"{file} is damaged ({error})") from error
@@ -90,7 +90,7 @@ def decode_difference(difference: bytes, base: bytes, file: str) -> bytes:
         position += WORD * one.size
     data = result.tobytes()
     if hashlib.sha256(data).digest() != digest:
-        raise SamplesError(f"{file} is damaged, or a checkpoint before it is: the rebuilt file has another hash")
+        raise SamplesError(f"{file} or a checkpoint before it is damaged: the rebuilt file has the wrong hash")
     return data
 
 
@@ -99,18 +99,19 @@ def check_options(every: int | None, tolerance: float | None) -> None:
     if every is not None and every < 1:
         raise OptionError(f"checkpoint_every={every} must be at least 1, or None")
     if tolerance is not None and not 0 < tolerance <= LARGEST_TOLERANCE:
-        raise OptionError(f"checkpoint_tolerance={tolerance} must be above 0, at most {LARGEST_TOLERANCE:g}, or None")
+        raise OptionError(f"checkpoint_tolerance={tolerance} must be None, or above 0 and up to {LARGEST_TOLERANCE:g}")
     if tolerance is not None and every is None:
         raise OptionError(
-            f"checkpoint_tolerance={tolerance} rounds the checkpoints of updates: give checkpoint_every, too"
+            f"checkpoint_tolerance={tolerance} needs checkpoint_every, because only checkpoints that are stored as "
+            "differences are rounded"
         )
 
 
 class NewCheckpoints:
     """Stores the checkpoints that a training loop passes to a recorder.
 
-    A checkpoint is stored where a recorded episode begins, and with `every` also at every n-th update while episodes
-    are recorded. Once the stored checkpoints take `limit` bytes, a warning is issued, and only checkpoints with which
+    A checkpoint is stored when a recorded episode begins, and with `every` also at every n-th update while episodes are
+    recorded. Once the stored checkpoints take `limit` bytes, a warning is issued, and only checkpoints with which
     episodes begin are stored.
     """
 
@@ -147,10 +148,10 @@ class NewCheckpoints:
             self._warned = True
             smaller = "" if self._tolerance else " rounded (checkpoint_tolerance=2e-5), or"
             warnings.warn(
-                f"checkpoints take {self._writer.agent_bytes / 1e6:.0f} MB after {self._updates} updates, as many as "
-                f"checkpoint_bytes={self._limit} allows: from here on, only those with which recorded episodes begin "
-                f"are stored, and later steps are explained with these. Store checkpoints{smaller} less often "
-                f"(checkpoint_every={2 * self._every}), or allow more",
+                f"checkpoints take {self._writer.agent_bytes / 1e6:.0f} MB after {self._updates} updates, which is the "
+                f"limit checkpoint_bytes={self._limit}. From now on, only checkpoints with which recorded episodes "
+                "begin are stored, and the later steps of these episodes are explained with them. To avoid this, store "
+                f"checkpoints{smaller} less often (checkpoint_every={2 * self._every}), or increase the limit",
                 RuntimeWarning,
                 stacklevel=3,
             )
@@ -175,7 +176,7 @@ class StoredCheckpoints:
         """Return the path or address of a checkpoint, or None if it does not exist. A checkpoint that is stored as a
         difference is rebuilt in a temporary file, which is deleted after several others have been rebuilt.
 
-        Raises SamplesError if a difference is damaged, or a file that it builds on is missing.
+        Raises SamplesError if a difference is damaged, or if a checkpoint from which it is rebuilt is missing.
         """
         name = self._name(number)
         if name is None or not name.endswith(DIFFERENCE):
@@ -240,7 +241,7 @@ def _read_header(data: bytes, file: str) -> tuple[int, bytes]:
         magic, size, digest = _HEADER.unpack_from(data)
         if magic in (_MAGIC, _ROUNDED_MAGIC) and size <= MAX_BYTES:
             return size, digest
-    raise SamplesError(f"{file} is damaged: it is no difference of checkpoints")
+    raise SamplesError(f"{file} is damaged: it is not the difference of a checkpoint")
 
 
 def _read_weights(difference: bytes, size: int) -> tuple[list[RoundedWeights], int]:
@@ -254,11 +255,11 @@ def _read_weights(difference: bytes, size: int) -> tuple[list[RoundedWeights], i
     start += _COUNT.size
     end = start + count * _WEIGHTS.size
     if end > len(difference):
-        raise ValueError(f"it lists {count} tensors")
+        raise ValueError(f"it is too short to list {count} tensors")
     weights = [RoundedWeights(*numbers) for numbers in _WEIGHTS.iter_unpack(difference[start:end])]
     bounds = [0, *(bound for one in weights for bound in (one.place.start, one.place.stop)), size]
     if bounds != sorted(bounds) or any(one.exponent not in EXPONENTS for one in weights):
-        raise ValueError("its tensors are not in the file, or overlap")
+        raise ValueError("its tensors overlap, or are not in the file")
     return weights, end
 
 

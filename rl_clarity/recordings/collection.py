@@ -30,23 +30,25 @@ def collect(
     """Let an agent act in an environment; `generate(agent, *collect(agent, env), output_dir)` explains the result.
 
     Args:
-        agent: its `preprocess` receives images (N, H, W, C) uint8; floats are scaled from the space's bounds to 0 to
-            255
+        agent: the agent, whose `preprocess` receives images (N, H, W, C) uint8. Float images are scaled from the bounds
+            of the observation space to the range 0 to 255
         env: a Gymnasium environment, a Gymnasium vector environment (any autoreset mode) or a
             `rl_clarity.environments.VectorEnvironment`. Observations are images (H, W), (H, W, C), (C, H, W) or a stack
-            of these, whose channels are concatenated; vectors (n,); or dictionaries of an image and numbers. The
-            actions must be the agent's: `Discrete`, `MultiDiscrete`, `MultiBinary` or a `Box`. The environment is
-            reset, but not closed. If the agent's metadata contain `action_masks`, the environment's method
-            `action_masks` returns which actions are valid
+            of these, whose channels are concatenated; vectors (n,); or dictionaries of an image and numbers. The action
+            space must match the agent's actions: `Discrete`, `MultiDiscrete`, `MultiBinary` or a `Box`. The environment
+            is reset, but not closed. If the agent's metadata contain `action_masks`, the environment's method
+            `action_masks` must return which actions are valid
         num_steps: steps of each trajectory; there is one trajectory for each environment
         num_obs: number of extra observations that are collected afterwards from each environment
         obs_every: steps between extra observations
         seed: seed of the environment's first reset and of the actions, which are sampled from the policy (greedy for
             action values)
         full_resolution: also keep the frames that the environment renders (`render_mode="rgb_array"`), and show these
-        channels_first: whether an image is (C, H, W), if its channel axis is not the shortest
-        value_range: (black, white), if they are not the bounds of the space
-        progress: called with the number of environment steps done and in total, for trajectories and then observations
+        channels_first: whether images are (C, H, W); by default, the shorter of the first and the last axis is that of
+            the channels
+        value_range: the values (black, white), if they differ from the bounds of the observation space
+        progress: a function that is called with the number of finished environment steps and the total, first for the
+            trajectories, then for the observations
 
     For a truncated episode, `Trajectories.final_values` has the value of its final state. States of a recurrent agent
     are those before each step, reset at the start of an episode. Raises OptionError for an invalid agent,
@@ -82,9 +84,9 @@ def as_vector_environment(env: Any, seed: int, **options: Any) -> VectorEnvironm
     if missing:
         raise EnvironmentSetupError(
             f"{type(env).__name__} is not a Gymnasium environment (gymnasium.Env, gymnasium.vector.VectorEnv), and "
-            f"lacks {', '.join(missing)} of rl_clarity.environments.VectorEnvironment. For a VecEnv of "
+            f"lacks {', '.join(missing)} of the protocol rl_clarity.environments.VectorEnvironment. For a VecEnv of "
             "Stable-Baselines3, use rl_clarity.integrations.sb3.environment(model, env); for an environment of the old "
-            "gym package, shimmy.GymV21CompatibilityV0(env=env) or GymV26CompatibilityV0(env=env)"
+            "gym package, use shimmy.GymV21CompatibilityV0(env=env) or GymV26CompatibilityV0(env=env)"
         )
     environment: VectorEnvironment = env
     return environment

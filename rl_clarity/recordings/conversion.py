@@ -33,7 +33,7 @@ def recorded_trajectories(recording: Recording, count: int | None, max_steps: in
         raise OptionError(f"count={count} and max_steps={max_steps} must be at least 1")
     steps = min(max_steps, total // count)
     if not steps:
-        raise OptionError(f"{recording.location} has {total} steps: too few for {count} trajectories")
+        raise OptionError(f"{recording.location} has {total} steps, which are too few for {count} trajectories")
     begins = np.cumsum(lengths) - lengths
     rows = []
     for start in np.arange(count) * (total // count):
@@ -45,7 +45,7 @@ def recorded_trajectories(recording: Recording, count: int | None, max_steps: in
 
 
 def recorded_observations(recording: Recording, count: int) -> Observations:
-    """Return at most `count` observations at even distances; see `Recording.to_observations`."""
+    """Return at most `count` evenly spaced observations; see `Recording.to_observations`."""
     lengths = _lengths(recording)
     total = int(lengths.sum())
     if count < 1 or not total:
@@ -116,8 +116,8 @@ def _in_rows(recording: Recording, episodes: Sequence[Sequence[Episode]]) -> Tra
 
 
 def _trajectories(recording: Recording, arrays: dict[str, Any]) -> Trajectories:
-    """Return trajectories from arrays (N, T, ...). The array `causes` contains the cause where an episode ended, and an
-    empty text or 0 elsewhere.
+    """Return trajectories from arrays (N, T, ...). The array `causes` contains the cause at each step where an episode
+    ended, and an empty string or 0 elsewhere.
     """
     causes = [
         (i, int(step), str(row[step])) for i, row in enumerate(arrays.pop("causes")) for step in np.flatnonzero(row)

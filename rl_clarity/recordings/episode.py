@@ -163,7 +163,7 @@ class Episode:
 
     def _field(self, name: str) -> Field:
         if name not in self._arrays:
-            raise SamplesError(f"episode {self.index} has no {name}; it has {sorted(self._arrays)}")
+            raise SamplesError(f"episode {self.index} has no {name}; its fields are {sorted(self._arrays)}")
         return self._arrays[name]
 
     def _parts(self, name: str) -> tuple[Field, ...] | None:
@@ -172,16 +172,16 @@ class Episode:
 
 
 def memory_parts(metadata: Mapping[str, Any], episode: Episode) -> tuple[Field, ...]:
-    """Return the parts (T, ...) of the recurrent state before each step, without the inputs beside an image that are
-    stored with them.
+    """Return the parts (T, ...) of the recurrent state before each step, without the inputs other than the image, which
+    are stored with the state.
     """
     parts = episode.states or ()
     return parts[: len(parts) - len(metadata.get("inputs") or ())]
 
 
 def observed_parts(metadata: Mapping[str, Any], episode: Episode) -> dict[str, Field]:
-    """Return by name the inputs (T, ...) that the agent observes beside an image. They are stored as the last parts of
-    the states.
+    """Return the inputs (T, ...) that the agent observes besides the image, by name. They are stored as the last parts
+    of the states.
     """
     return dict(
         zip(metadata.get("inputs") or (), (episode.states or ())[len(memory_parts(metadata, episode)) :], strict=False)

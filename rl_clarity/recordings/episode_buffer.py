@@ -40,7 +40,9 @@ class EpisodeBuffer:
         buffers, count = self._sets[0], self._count
         if len(values) != len(buffers):
             changed = sorted(values.keys() ^ buffers.keys())
-            raise SamplesError(f"{', '.join(changed)}: give the same fields at all steps of an episode")
+            raise SamplesError(
+                f"all steps of an episode must have the same fields; this one differs in {', '.join(changed)}"
+            )
         for name, value in values.items():
             buffer = buffers.get(name)
             if buffer is None or value.shape != buffer.shape[1:] or value.dtype != buffer.dtype:
@@ -97,7 +99,7 @@ class EpisodeBuffer:
         factors = self._writer.factors
         if logits is None or logits.ndim != 2 or (factors and count_outputs(factors) != logits.shape[1]):
             return math.nan
-        with np.errstate(all="ignore"):  # what is not finite is not stored
+        with np.errstate(all="ignore"):  # values that are not finite are not stored
             return float(policy_entropy(logits, factors).sum())
 
 
@@ -122,7 +124,7 @@ def to_array(name: str, value: Any) -> np.ndarray:
 def _check_same(name: str, value: np.ndarray, buffer: np.ndarray | None) -> None:
     """Raise SamplesError unless a value can be stored in a buffer without changing its shape or kind of type."""
     if buffer is None:
-        raise SamplesError(f"{name}: give the same fields at all steps of an episode")
+        raise SamplesError(f"all steps of an episode must have the same fields; this one differs in {name}")
     if value.shape != buffer.shape[1:]:
         raise SamplesError(f"{name} has shape {value.shape}; it had {buffer.shape[1:]} earlier in the episode")
     if not np.can_cast(value.dtype, buffer.dtype, "same_kind"):

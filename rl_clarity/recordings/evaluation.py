@@ -30,7 +30,7 @@ Cause = Callable[[Mapping[str, Any], np.ndarray], str]
 the end: `cause`, if the environment names one, `return`, `length`, and `truncated`, whether a time limit ended the
 episode. `frames` (n, H, W, C) uint8 are its last observations, at most `LAST_FRAMES`."""
 Measure = Callable[[Transition], np.ndarray]
-"""A function that returns M numbers (N, M) for a step of N environments."""
+"""A function that returns M measures, (N, M), for a step of N environments."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class Evaluation:
     cut: int = 0
     """Number of episodes that were still running after `max_steps` steps; they count with their return until then."""
     sampled: bool = True
-    """Whether actions were sampled from the policy, instead of always taking the most likely action or that of the
+    """Whether actions were sampled from the policy, instead of always taking the most likely action or the one with the
     highest value."""
-    # (E, A) int64: how often each action was taken, or (E, 0) if an action is not one choice
+    # (E, A) int64: how often each action was taken, or (E, 0) if an action is not a single choice
     actions: np.ndarray | None = None
     causes: tuple[str, ...] = ()
     """The cause of each episode's end, if it was requested."""
@@ -76,7 +76,7 @@ class Evaluation:
 
 def choose_num_envs(episodes: int, most: int = MAX_ENVIRONMENTS) -> int:
     """Return the number of environments in which to play some episodes: the largest number from `most // 2` to `most`
-    that divides `episodes`. If there is none, return the smaller one of `most` and `episodes`.
+    that divides `episodes`. If there is none, return the smaller of `most` and `episodes`.
     """
     equal = max(n for n in range(1, most + 1) if episodes % n == 0)
     return equal if equal >= most // 2 else min(most, episodes)
@@ -105,10 +105,10 @@ def play_episodes(
 
     An episode here is a whole game. If a game has several episodes for the agent (one per life, as in training), they
     are counted as one. The number of episodes of each environment is fixed in advance, because the episodes that end
-    within a given time are biased toward short ones. The first environments play the remainder of
-    `episodes / num_envs`. An episode that is longer than `max_steps` is cut; because environments cannot be reset
-    individually, its remaining steps count as the next episode. `cause` returns the cause of each episode's end; see
-    `known_cause`. `measure` returns M numbers per environment, which are summed over the steps of an episode.
+    within a given time are biased toward short ones. If `episodes` cannot be divided equally, the first environments
+    play one more. An episode that is longer than `max_steps` is cut; because environments cannot be reset individually,
+    its remaining steps count as the next episode. `cause` returns the cause of each episode's end; see `known_cause`.
+    `measure` returns M measures per environment, which are summed over the steps of an episode.
     """
     n = environment.num_envs
     quota = shares(episodes, n)
@@ -173,10 +173,10 @@ def play_episodes(
 def evaluate_agent(
     name: str, agent: Player, env: Any, options: EvaluationOptions, cause: Cause | None = None
 ) -> Evaluation:
-    """Play complete episodes in `env`, an `EnvironmentSpec` or an environment as for `collect`, and return their
-    evaluation.
+    """Play complete episodes in an environment, and return their evaluation.
 
-    `name` is the label of the progress bar, and `cause` is a function that returns the cause of each episode's end.
+    `env` is an `EnvironmentSpec`, or an environment that `collect` accepts. `name` is the label of the progress bar,
+    and `cause` is a function that returns the cause of each episode's end.
     """
     rng = np.random.default_rng([options.seed % 2**63, 1])
     with (
@@ -211,12 +211,12 @@ UNKNOWN_CAUSE = "end of episode"
 
 
 def known_cause(info: Mapping[str, Any], frames: np.ndarray) -> str:
-    """Return the cause that the environment reports, else `time limit` or `end of episode`."""
+    """Return the cause that the environment reports. If there is none, return `time limit` or `end of episode`."""
     return str(info.get("cause") or ("time limit" if info["truncated"] else UNKNOWN_CAUSE))
 
 
 def unseen_levels(spec: EnvironmentSpec) -> EnvironmentSpec | None:
-    """Return the specification with all levels after the training levels. Return None for other environments than
+    """Return the specification with all levels after the training levels. Return None if the environment is not from
     Procgen, or if training was not limited to some levels.
     """
     count = int(spec.options.get("num_levels") or 0)

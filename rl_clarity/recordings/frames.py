@@ -40,5 +40,5 @@ class RenderedFrames:
         return {env: np.zeros_like(frame) for env, frame in self._under_way.items()}
 
     def begin(self, env: int) -> None:
-        """Note that another episode of an environment begins."""
+        """Register that the next episode of an environment begins."""
         self._under_way.pop(env, None)

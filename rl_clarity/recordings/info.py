@@ -16,7 +16,7 @@ from rl_clarity.environments.wrappers import unwrapped
 from rl_clarity.recordings.blocks import check_name
 
 OBJECTS = "objects"
-"""Name that selects numbers of the objects of each type, if the environment's states can be listed as objects."""
+"""Name that selects the numbers of `object_numbers`, if the objects in the environment's states can be listed."""
 Info = Mapping[str, Any]
 
 
@@ -32,7 +32,7 @@ class InfoNumbers:
 
     def __init__(self, names: Sequence[str]) -> None:
         if isinstance(names, str):
-            raise OptionError(f"info={names!r} must be a list of names: [{names!r}]")
+            raise OptionError(f"info={names!r} must be a list of names, such as [{names!r}]")
         try:
             for name in names:
                 check_name(f"info.{name}")
@@ -68,15 +68,17 @@ class InfoNumbers:
         unknown = [name for name in self._names if name not in self._shapes]
         if unknown and self._reads > 1:
             others = ", ".join(sorted(map(str, self._others))) or "nothing"
-            raise SamplesError(f"info={unknown[0]!r} was in no info of the environment, which has {others}")
+            raise SamplesError(
+                f"info={unknown[0]!r}: the environment's info never contained this name; it contained {others}"
+            )
 
 
 def _number(name: str, value: Any) -> np.ndarray:
     array = np.asarray(value)
     if array.dtype.kind not in "biuf":
         raise SamplesError(
-            f"info[{name!r}] of the environment is {value!r:.60}, which is no number or array of numbers: leave "
-            f"{name!r} out of info="
+            f"info[{name!r}] of the environment is {value!r:.60}, which is neither a number nor an array of numbers; "
+            f"leave {name!r} out of info="
         )
     return array.astype(np.float64)
 
@@ -84,8 +86,8 @@ def _number(name: str, value: Any) -> np.ndarray:
 class EnvironmentInfo:
     """Reads chosen numbers of vector environments before each step; see `RecordOptions.info`.
 
-    Raises OptionError if other names than `objects` are chosen and the environments report nothing, and WorldError for
-    `objects` if the states of the environments cannot be listed as objects.
+    Raises OptionError if names other than `objects` are chosen and the environments report no `info`. Raises WorldError
+    if `objects` is chosen and the objects in the environments' states cannot be listed.
     """
 
     def __init__(self, spec: EnvironmentSpec, environment: VectorEnvironment, names: Sequence[str]) -> None:
@@ -96,12 +98,13 @@ class EnvironmentInfo:
         inner = unwrapped(environment)
         if others and not isinstance(inner, HasInfos):
             raise OptionError(
-                f"info={others[0]!r}: the environment {spec.name} reports no info; it may have {OBJECTS!r}"
+                f"info={others[0]!r} cannot be recorded, because the environment {spec.name} reports no info; "
+                f"{OBJECTS!r} may be available"
             )
         self._reports: HasInfos | None = inner if isinstance(inner, HasInfos) else None
 
     def read(self) -> dict[str, np.ndarray]:
-        """Return numbers (N, ...) of the current states by name."""
+        """Return the chosen numbers (N, ...) of the current states, by name."""
         numbers = {} if self._reports is None else self._numbers.read(self._reports.infos())
         if self._world is not None:
             rows = [
@@ -122,9 +125,9 @@ class EnvironmentInfo:
 
 
 def object_numbers(objects: Sequence[WorldObject], types: Sequence[str]) -> dict[str, float]:
-    """Return numbers of the objects of each type. `objects.TYPE.visible` is 1 if an object of the type is in view, else
-    0. `objects.TYPE.distance`, `.dx` and `.dy` are the distance and the offset from the player to the nearest object of
-    the type, in cells. They are NaN if there is none.
+    """Return numbers that describe the objects of each type, by name. `objects.TYPE.visible` is 1 if an object of the
+    type is in view, and 0 otherwise. `objects.TYPE.distance`, `.dx` and `.dy` are the distance and the offset from the
+    player to the nearest object of the type, in cells. They are NaN if there is no such object.
     """
     result: dict[str, float] = {}
     for type in types:

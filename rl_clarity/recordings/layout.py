@@ -20,7 +20,7 @@ PROBE = "probe.bin"
 ACTING = "agents"
 """Field (T,) of an episode: the number of the checkpoint that acted."""
 TRAINING_STEPS = "training_steps"
-"""Field (T,) of an episode with `ACTING`: the training step, if the caller passes it."""
+"""Field (T,) of an episode that also has `ACTING`: the training step, if the caller passed it."""
 CAUSE = "final_cause"
 """Field (1, n) of an episode: the cause of its end in UTF-8, if the environment reported one."""
 STATISTICS = "statistics.bin"
@@ -77,7 +77,7 @@ def data_file(number: int) -> str:
 
 
 def encode_episode(facts: Mapping[str, Any]) -> bytes:
-    """Return a record of `episodes.bin`. Facts that are missing or None are unknown."""
+    """Return a record of `episodes.bin`. Facts that are missing or None are stored as unknown."""
     record = np.zeros(1, EPISODE)
     for name in EPISODE.names or ():
         value = facts.get(name)
@@ -111,7 +111,7 @@ def _is_intact(record: np.ndarray) -> bool:
 
 
 def decode_episodes(data: bytes, file: str) -> np.ndarray:
-    """Return an array (E,) of episodes, of type EPISODE, from the complete records of `episodes.bin`.
+    """Return the episodes in the complete records of `episodes.bin`, as an array (E,) of type EPISODE.
 
     It includes episodes that were removed. If an episode's end was recorded several times, the last record counts.
     Raises SamplesError for damaged records.
@@ -151,8 +151,8 @@ def episode_rows(episodes: np.ndarray) -> list[dict[str, Any]]:
 
 
 def latest_blocks(records: np.ndarray) -> np.ndarray:
-    """Return the records of blocks in the order of episodes and steps. Of records for the same steps, the last one
-    counts.
+    """Return the records of blocks in the order of episodes and steps. If several records list the same steps, the last
+    one counts.
 
     Such records exist because the writer copies blocks to another file when it removes episodes.
     """

@@ -26,12 +26,12 @@ LARGEST_TOLERANCE = 1e-3
 RESERVED = ("begun", "format", "version", TOLERANCE)
 """Names that the recorder sets itself."""
 
-_FILE: Check = ("a text", lambda value: isinstance(value, str))
+_FILE: Check = ("a string", lambda value: isinstance(value, str))
 _FACTORS: Check = (
     "a list of objects, each with the kind and the arguments of a factor",
     lambda value: _are_factors(value),
 )
-_INPUTS: Check = ("a list of texts", lambda value: isinstance(value, list) and all(map(TEXT[1], value)))
+_INPUTS: Check = ("a list of strings", lambda value: isinstance(value, list) and all(map(TEXT[1], value)))
 FIELDS: Schema = {
     "name": TEXT,
     "loader": TEXT,
@@ -69,13 +69,13 @@ def new_metadata(metadata: Mapping[str, Any], tolerance: float | None = None) ->
         raise OptionError(f"metadata={brief(metadata)} cannot be recorded: {error}") from error
     for name in RESERVED:
         if name in plain:
-            problem = f"metadata.{name}={brief(plain[name])} is what the recorder itself sets: use another name"
+            problem = f"metadata.{name}={brief(plain[name])} is reserved for the recorder; use a different name"
     plain["begun"] = time.time()
     if tolerance is not None:
         plain[TOLERANCE] = tolerance
     size = len(encode_metadata(plain))
     if size > MAX_BYTES:
-        problem = f"metadata={brief(metadata)} take {size} bytes; they must take at most {MAX_BYTES}"
+        problem = f"metadata={brief(metadata)} takes {size} bytes; at most {MAX_BYTES} are allowed"
     if problem:
         raise OptionError(problem)
     return plain
@@ -87,14 +87,16 @@ def encode_metadata(metadata: Mapping[str, Any]) -> bytes:
 
 
 def decode_metadata(data: bytes, file: str) -> dict[str, Any]:
-    """Return the metadata of `recording.json`. Raises SamplesError if it is damaged or has another version."""
+    """Return the metadata of `recording.json`. Raises SamplesError if they are damaged, or if their version is not
+    supported.
+    """
     try:
         metadata = _parse(data)
     except (ValueError, RecursionError) as error:
         raise SamplesError(f"{file} is damaged ({error})") from error
     format_, version = metadata.pop("format", None), metadata.pop("version", None)
     if format_ != FORMAT:
-        raise SamplesError(f"{file} has the format {brief(format_)}, not {FORMAT!r}")
+        raise SamplesError(f"{file} has the format {brief(format_)}; expected {FORMAT!r}")
     if version not in READ_VERSIONS:
         raise SamplesError(
             f"{file} has version {brief(version)}; this version of rl-clarity reads versions "
@@ -104,7 +106,7 @@ def decode_metadata(data: bytes, file: str) -> dict[str, Any]:
 
 
 def check_metadata(metadata: dict[str, Any], file: str) -> dict[str, Any]:
-    """Return metadata that were read from a file. Raises SamplesError for invalid ones."""
+    """Check metadata that were read from a file, and return them. Raises SamplesError if they are invalid."""
     problem = find_problem("metadata", metadata, {"metadata": FIELDS})
     if problem:
         raise SamplesError(f"{file} is damaged: {problem}")

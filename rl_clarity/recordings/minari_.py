@@ -29,7 +29,9 @@ DATA = "data"
 
 
 def find_dataset(location: Path) -> Path | None:
-    """Return the folder of a dataset's files, which is the location or `data` in it, or None."""
+    """Return the folder with the files of a dataset: the location, or its subfolder `data`. Return None if there is no
+    dataset.
+    """
     folders = (location, location / DATA)
     return next((folder for folder in folders if (folder / METADATA).is_file()), None)
 
@@ -57,7 +59,7 @@ class MinariRecording(Recording):
             name = raw.get("dataset_id", folder.name)
             self.metadata = check_metadata({"name": name, "environment": {"kind": "minari"}}, METADATA)
         except Exception as error:  # Minari raises any kind of error for a damaged file
-            raise SamplesError(f"{folder} is not a Minari dataset that can be read ({error})") from error
+            raise SamplesError(f"{folder} cannot be read as a Minari dataset ({error})") from error
         self._layout = image_layout(space)
 
     def __len__(self) -> int:
@@ -101,7 +103,7 @@ def write_minari(recording: Recording, directory: str | os.PathLike[str], *, dat
     frames, such as the agent's outputs, become `infos`.
 
     Args:
-        directory: A new directory. Minari finds the dataset by its id if this is inside
+        directory: A new directory. Minari finds the dataset by its id if this directory is inside
             `minari.storage.get_dataset_path()`.
         dataset_id: Id of the dataset; by default `rl_clarity/NAME-v0`, where NAME is the name of the recording.
 
@@ -114,7 +116,7 @@ def write_minari(recording: Recording, directory: str | os.PathLike[str], *, dat
 
     path = Path(directory).absolute()  # Minari appends relative paths to each other
     if path.exists():
-        raise OptionError(f"{path} exists: use another directory")
+        raise OptionError(f"{path} already exists; use a different directory")
     if not len(recording):
         raise OptionError(f"{recording.location} has no episodes")
     first = recording[0]
@@ -173,7 +175,9 @@ def _image_space(space: gymnasium.Space[Any]) -> tuple[str | None, gymnasium.Spa
         return None, space
     images = [key for key, part in space.items() if isinstance(part, gymnasium.spaces.Box) and len(part.shape) >= 2]
     if len(images) != 1:
-        raise ValueError(f"one part of the observations must be an image, not {images or 'none'} of {list(space)}")
+        raise ValueError(
+            f"exactly one part of the observations must be an image; found {images or 'none'} in {list(space)}"
+        )
     return images[0], space[images[0]]
 
 

@@ -75,7 +75,7 @@ class ObjectEffects:
     policy_change: np.ndarray  # (N,) float32: total variation; for action values 1 if the best action differs, else 0
     with_object: np.ndarray  # (N, H, W, C) uint8
     without_object: np.ndarray  # (N, H, W, C) uint8
-    exact: np.ndarray  # (N,) bool: removed, not painted over
+    exact: np.ndarray  # (N,) bool: whether the object was really removed, not painted over
     state: State = None
     """A recurrent agent's state before the step, (N, ...) for each part."""
 
@@ -138,7 +138,7 @@ def object_effects(
     with closing(make_world(spec)) as world:
         unknown = sorted(set(types or ()) - set(world.types))
         if unknown:
-            raise OptionError(f"types={unknown!r}: the environment has {', '.join(world.types)}")
+            raise OptionError(f"types={unknown!r} are not types of the environment, which has {', '.join(world.types)}")
         moments = _play(agent, spec, world, episodes, steps, last_steps, seed)
         return measure_effects(agent, world, moments, types)
 
@@ -146,10 +146,11 @@ def object_effects(
 def measure_effects(
     agent: Agent, world: World, moments: Sequence[Moment], types: Collection[str] | None = None
 ) -> ObjectEffects:
-    """Measure the effects of the objects at some moments by removing one object at a time. `types` is as for
-    `object_effects`.
+    """Measure the effects of the objects at some moments by removing one object at a time. `types` has the same meaning
+    as in `object_effects`.
 
-    Raises WorldError if a saved state is not drawn as it was observed, or if no object was visible.
+    Raises WorldError if the frame that is drawn from a saved state differs from the observation, or if no object was
+    visible.
     """
     effects: list[ObjectEffects] = []
     with progress_bar("Removing objects") as report:
@@ -170,7 +171,7 @@ def measure_effects(
             ]
             report((start + len(some)) / len(moments))
     if not effects:
-        raise WorldError("no object was seen in the examined steps: play more episodes, or examine more of their steps")
+        raise WorldError("no object was seen in the examined steps; play more episodes, or examine more steps of each")
     arrays = {
         name: np.concatenate([getattr(one, name) for one in effects])
         for name in ObjectEffects.__dataclass_fields__
@@ -185,8 +186,8 @@ def _check_drawn(agent: Agent, world: World, moments: Sequence[Moment]) -> None:
     for moment, different in zip(moments, different_pixels(agent, world, moments).tolist(), strict=True):
         if different:
             raise WorldError(
-                f"step {moment.step} of episode {moment.episode} is not drawn as it was observed: {different} pixels "
-                "differ, so that effects of objects cannot be measured"
+                f"step {moment.step} of episode {moment.episode} cannot be drawn again as it was observed: {different} "
+                "pixels differ. Therefore, effects of objects cannot be measured"
             )
 
 
@@ -213,10 +214,10 @@ def _as_effects(changes: Changes, moments: Sequence[Moment], exact: bool) -> Obj
 
 
 def clustered_mean(values: np.ndarray, clusters: np.ndarray, rng: np.random.Generator) -> tuple[float, float, float]:
-    """Return the mean of values (n,) with its cluster bootstrap interval (mean, low, high). `clusters` (n,) has the
-    number of the cluster of each value.
+    """Return the mean of values (n,) with its cluster bootstrap interval (mean, low, high). `clusters` (n,) contains
+    the cluster number of each value.
 
-    A single cluster says nothing about the spread, so its interval is (NaN, NaN).
+    The interval of a single cluster is (NaN, NaN), because it does not show the spread between clusters.
     """
     _, index = np.unique(clusters, return_inverse=True)
     sums, counts = np.bincount(index, values.astype(np.float64)), np.bincount(index)

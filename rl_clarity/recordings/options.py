@@ -32,7 +32,7 @@ class LoadOptions:
     temp_files: bool = False
     """Store samples in a temporary directory, which is removed at the end."""
     metadata: Mapping[str, str] = field(default_factory=dict)
-    """Metadata that overrides the checkpoint's: env_kind, env_name, gamma, frame_stack, ..."""
+    """Metadata that override the checkpoint's: env_kind, env_name, gamma, frame_stack, ..."""
     check: Any = None
     """Outputs that the agent must reproduce: a dict of arrays or an .npz file, with `observations`, and the `logits`,
     `values` or `q_values` that the network's original program computed for them."""
@@ -61,7 +61,7 @@ class ObservationsOptions:
     """Number of environments. Long play in a few environments is more like the agent's experience than short play in
     many."""
     num_obs: int = 128
-    """Observations collected from each environment."""
+    """Number of observations collected from each environment."""
     obs_every: int = 24
     """Number of steps from one observation to the next."""
     bfloat16: bool | None = None
@@ -88,7 +88,7 @@ class RecordOptions:
     """Total number of episodes, divided as equally as possible among the environments. Default: 100, unless steps are
     given."""
     steps: int | None = None
-    """Number of steps; episodes under way at the end are stopped."""
+    """Total number of steps of all environments. Unfinished episodes are stopped at the end."""
     whole_games: bool = False
     """Count whole games instead of episodes, if a game has several (one per life of an Atari game, with
     episodic_life)."""
@@ -114,20 +114,20 @@ class RecordOptions:
 
 @dataclass(frozen=True)
 class GamesOptions:
-    """How much each checkpoint of a training plays."""
+    """How many games each checkpoint of a training run plays."""
 
     episodes: int = 1
-    """Number of games that the page shows of each checkpoint: those with the return nearest to the median, the nearest
-    first."""
+    """Number of games that the page shows for each checkpoint: those with the returns nearest to the median, the
+    nearest first."""
     candidates: int = 5
-    """Number of games that each checkpoint plays, from which the shown games are chosen. All checkpoints play games of
-    the same seeds."""
+    """Number of games that each checkpoint plays, from which the shown games are chosen. All checkpoints play games
+    with the same seeds."""
     max_steps: int = 1000
     """Number of steps after which one of these games is cut off."""
     greedy: bool = False
-    """Take the most likely action instead of sampling one, and never a random action."""
+    """Take the most likely action instead of sampling one, and never take a random action."""
     return_episodes: int = 16
-    """Number of further games of each checkpoint, which are used only for the mean return."""
+    """Number of additional games that each checkpoint plays, which are used only for the mean return."""
     full_resolution: bool = False
     """Also record frames at the environment's full resolution, and show those."""
 
@@ -148,17 +148,18 @@ class EvaluationOptions:
     random: bool = False
     """Also play a random policy."""
     deterministic: bool = False
-    """Take the most likely action instead of sampling one, and no random actions (epsilon_greedy)."""
+    """Take the most likely action instead of sampling one, and never take a random action (epsilon_greedy)."""
     max_steps: int = 27_000
-    """Number of steps after which an episode is cut off: half an hour of an Atari game, longer than any of Procgen."""
+    """Number of steps after which an episode is cut off: half an hour of an Atari game, longer than any episode of
+    Procgen."""
     expect_return: float | None = None
     """Fail unless the 95 % interval of the agent's mean return contains this return."""
     tolerance: float = 0.0
-    """Number by which the interval for expect_return is extended on both sides."""
+    """Amount by which the interval for expect_return is extended on both sides."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "episodes", "max_steps")
         check_minimum(self, 0, "seed")
         expected = self.expect_return
         check_option(self, "expect_return", expected is None or math.isfinite(expected), "must be a finite number")
-        check_option(self, "tolerance", 0 <= self.tolerance < math.inf, "must be a finite number from 0 on")
+        check_option(self, "tolerance", 0 <= self.tolerance < math.inf, "must be a finite number of at least 0")

@@ -92,9 +92,10 @@ class Block:
 
 
 def environment_of(agent: Agent) -> EnvironmentSpec:
-    """Return the environment that an agent's metadata name, with the environment's own rewards as in `evaluate`.
+    """Return the specification of the environment that an agent's metadata name, with unscaled rewards, as in
+    `evaluate`.
 
-    Raises EnvironmentSetupError if the metadata name no environment.
+    Raises EnvironmentSetupError if the metadata do not name an environment.
     """
     spec = spec_from_metadata(agent.metadata, num_actions=agent.num_actions)
     return dataclasses.replace(spec, reward_scale=1.0)

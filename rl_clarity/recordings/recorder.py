@@ -48,8 +48,9 @@ class Recorder:
     process is killed, at most the last 64 steps of unfinished episodes are lost. A recording at an address such as
     `s3://` is uploaded every minute, so at most the last minute is lost.
 
-    The recorder needs NumPy, but no deep-learning framework. If an error occurs while recording (a full disk, values of
-    another shape), recording stops with a warning and training continues, unless `on_error` is `raise`.
+    The recorder needs NumPy, but no deep-learning framework. If an error occurs while recording (such as a full disk,
+    or values whose shape has changed), recording stops with a warning and training continues, unless `on_error` is
+    `raise`.
 
     Args:
         directory: Path or address of a log directory, such as that of TensorBoard's event files. The recording is in
@@ -88,8 +89,8 @@ class Recorder:
     Raises:
         OptionError: An option or an entry of `metadata` has an invalid value, or `max_episodes` or `max_bytes` is given
             for a recording at an address.
-        SamplesError: The directory cannot be written, is being written by another process, or holds a recording with
-            other metadata.
+        SamplesError: The directory cannot be written, is being written by another process, or contains a recording with
+            different metadata.
 
     The constructor raises these errors regardless of `on_error`.
     """
@@ -118,7 +119,7 @@ class Recorder:
                 raise OptionError(f"{option}={value!r} must be one of {', '.join(choices)}")
         if isinstance(every, int):
             if every < 1:
-                raise OptionError(f"every={every} must be at least 1, or a function of the episode's number")
+                raise OptionError(f"every={every} must be at least 1, or a function that takes the episode's number")
             self._is_recorded: Callable[[int], bool] = lambda number: number % every == 0
         else:
             self._is_recorded = every
@@ -178,13 +179,13 @@ class Recorder:
 
         Args:
             observations: Images (n, H, W, C) or vectors (n, k), with n from 1 to 256, in the format of `add`. Take them
-                from different episodes, for example those of a random policy and later ones.
+                from different episodes, for example from episodes of a random policy and of later policies.
             state: Recurrent state before each observation, an array (n, ...) or a tuple of arrays; by default the
                 agent's initial state.
 
         Raises:
-            OptionError: There are no observations or more than 256, or the number of states is another one. This error
-                is raised regardless of `on_error`.
+            OptionError: There are no observations or more than 256, or the number of states differs from the number of
+                observations. This error is raised regardless of `on_error`.
         """
         rows = to_array("observations", observations)
         states = {name: to_array(name, part) for name, part in state_parts("states", state).items()}
@@ -195,7 +196,7 @@ class Recorder:
             )
         for name, part in states.items():
             if len(part) != len(rows):
-                raise OptionError(f"{name} has shape {part.shape}; there are {len(rows)} observations")
+                raise OptionError(f"{name} has shape {part.shape}, but there are {len(rows)} observations")
         try:
             slot = _Slot(0)
             stored = [slot.images(self._last_axis(row), self._value_range) for row in rows]
@@ -256,7 +257,7 @@ class Recorder:
             training_reward: The reward after wrappers changed it for training.
             state: Recurrent state before the step, reset where an episode begins: an array or a tuple of arrays.
             info: Additional numbers or arrays by name, such as labels of the observed state. All steps must have the
-                same names. Strings and other objects are refused.
+                same names. Strings and other objects are not supported.
             final_observation: The observation after the step, which is used only where an episode ends. For one
                 environment, or vector environments that do not reset in the same step, pass the observation that the
                 step returned. Otherwise pass `infos.get("final_obs")`, or with Stable-Baselines3
@@ -359,13 +360,13 @@ class Recorder:
             self._inherited = False
             warnings.warn(
                 f"the recorder of {self.location} belongs to the process that created it, and records nothing in this "
-                "one, which was forked from it: create a recorder where the agent acts",
+                "process, which was forked from it. Create a recorder in the process where the agent acts",
                 RuntimeWarning,
                 stacklevel=3,
             )
 
     def _thin(self) -> None:
-        """Wait until the previous removal of episodes is finished, and start another one in the background."""
+        """Wait until the previous removal of episodes is finished, and start the next one in the background."""
         if self._thinning is not None:
             self._thinning.result()
         self._thinning = self._thread.submit(self._writer.thin)
@@ -432,7 +433,7 @@ class Recorder:
         self._num_envs = shape[0] if shape else 1
         self._recorded_envs = range(self._num_envs) if self._envs is None or not self._vector else self._envs
         if not all(0 <= env < self._num_envs for env in self._recorded_envs):
-            raise OptionError(f"envs={self._envs} must be from 0 to {self._num_envs - 1}")
+            raise OptionError(f"envs={self._envs} must be indices from 0 to {self._num_envs - 1}")
         self._slots = [_Slot(env) for env in self._recorded_envs]
 
     def _begin(self, slot: _Slot, start: Mapping[str, Any], index: int | None) -> None:
@@ -502,5 +503,5 @@ def _location(directory: str | os.PathLike[str], name: str | None) -> str:
     if name is None or RecordingFiles(place).exists(METADATA):
         return place
     if not isinstance(name, str) or not name.isprintable() or not name or "/" in name or name.startswith("."):
-        raise OptionError(f"name={name!r} must be a folder name: printable, without '/', and not beginning with '.'")
+        raise OptionError(f"name={name!r} must be a printable folder name without '/' that does not begin with '.'")
     return f"{place}/{PLUGIN}/{name}"

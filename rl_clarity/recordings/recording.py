@@ -73,7 +73,9 @@ class Recording(ABC):
         return None
 
     def checkpoint_digest(self, episode: Episode, step: int = 0) -> str | None:
-        """Return the SHA-256 of the checkpoint that acted at a step, or None if the file must be read to compute it."""
+        """Return the SHA-256 of the checkpoint that acted at a step, or None if it is unknown or the file must be read
+        to compute it.
+        """
         return None
 
     def to_trajectories(self, count: int | None = None, max_steps: int = 512) -> Trajectories:
@@ -122,7 +124,7 @@ class StoredRecording(Recording):
     It contains the episodes that existed when it was opened. `refresh` adds newer episodes and steps.
 
     Raises:
-        SamplesError: There is no recording, or it is damaged. If only an episode is damaged, the error is raised when
+        SamplesError: There is no recording, or it is damaged. If only one episode is damaged, the error is raised when
             that episode is read.
     """
 
@@ -216,7 +218,9 @@ class StoredRecording(Recording):
         return [{**row, "entropy": self._entropies.get(row["episode"])} for row in episode_rows(episodes)]
 
     def _missing(self) -> dict[int, str]:
-        """Return reasons why episodes are damaged, by index: blocks that are not listed, or not in the data files."""
+        """Return the reasons why episodes are damaged, by index. Their blocks are not listed, or are missing in the
+        data files.
+        """
         blocks, problems = self._blocks, dict[int, str]()
         for number in np.unique(blocks["file"]).tolist():
             name = data_file(number)
@@ -282,8 +286,8 @@ def open_recording(location: str | os.PathLike[str]) -> Recording:
     A recording can be read while it is being written; see `StoredRecording`.
 
     Raises:
-        SamplesError: There is no recording, it is damaged, the log directory has several, or the package for an address
-            is not installed.
+        SamplesError: There is no recording, it is damaged, the log directory contains several recordings, or the
+            package that is needed to read an address is not installed.
         DependencyError: Minari is not installed.
     """
     path = local_path(os.fspath(location))
@@ -295,7 +299,7 @@ def open_recording(location: str | os.PathLike[str]) -> Recording:
             return MinariRecording(folder)
     places = recordings_at(location)
     if len(places) > 1:
-        raise SamplesError(f"{location} has {len(places)} recordings: open one of {', '.join(places)}")
+        raise SamplesError(f"{location} has {len(places)} recordings; open one of them: {', '.join(places)}")
     return StoredRecording(places[0] if places else location)
 
 

@@ -31,15 +31,15 @@ class RecordingFiles:
         return f"{self.location}/{name}"
 
     def exists(self, name: str) -> bool:
-        """Return whether a file of this name exists."""
+        """Return whether a file with this name exists."""
         try:
             return self.size(name) >= 0
         except FileNotFoundError:
             return False
 
     def size(self, name: str) -> int:
-        """Return the size of a file in bytes. Raises FileNotFoundError if it does not exist, SamplesError if it is not
-        a regular file.
+        """Return the size of a file in bytes. Raises FileNotFoundError if it does not exist, and SamplesError if it is
+        not a regular file.
         """
         return int(self._info(name)["size"])
 
@@ -83,7 +83,7 @@ class RecordingFiles:
             return bytes(file.read(end - start))
 
     def names(self, folder: str) -> list[str]:
-        """Return the sorted names of the entries of a folder, or none if it does not exist."""
+        """Return the sorted names of the entries in a folder, or an empty list if it does not exist."""
         try:
             self._files.invalidate_cache()
             paths = self._files.ls(f"{self._root}/{folder}", detail=False)
@@ -100,7 +100,7 @@ class RecordingFiles:
         except FileNotFoundError:
             raise SamplesError(f"no recording in {self.location}: {METADATA} is missing") from None
         if size > MAX_BYTES:
-            raise SamplesError(f"{self.path(METADATA)} is damaged: it has {size} bytes")
+            raise SamplesError(f"{self.path(METADATA)} is damaged: its size of {size} bytes is too large")
         return decode_metadata(self.read(METADATA, 0, size), self.path(METADATA))
 
     def read_from(self, name: str, start: int) -> bytes:
@@ -111,7 +111,7 @@ class RecordingFiles:
             return b""
 
     def upload(self, path: Path, name: str) -> None:
-        """Upload a local file, and replace an existing file of this name."""
+        """Upload a local file, replacing an existing file with this name."""
         try:
             self._files.makedirs(f"{self._root}/{name}".rpartition("/")[0], exist_ok=True)
             self._files.put_file(str(path), f"{self._root}/{name}")

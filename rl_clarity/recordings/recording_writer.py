@@ -77,8 +77,8 @@ class RecordingWriter:
     A recording at an address is written to a temporary folder, which is uploaded every minute and when the writer is
     closed. `limits` are supported only for recordings on a local disk.
 
-    Raises OptionError for limits of a recording at an address. Raises SamplesError if another process is writing to the
-    recording, or if the recording cannot be written or has other metadata.
+    Raises OptionError if a recording at an address is limited. Raises SamplesError if another process is writing to the
+    recording, or if the recording cannot be written or has different metadata.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class RecordingWriter:
         self.location = os.fspath(location).rstrip("/")
         path = local_path(self.location)
         if path is None and limits != UNLIMITED:
-            raise OptionError(f"{limits}: a recording at an address ({self.location}) cannot be limited")
+            raise OptionError(f"{limits} was set, but a recording at an address ({self.location}) cannot be limited")
         self._remote = None if path is not None else RecordingFiles(self.location)
         self._folder = path or Path(tempfile.mkdtemp(prefix="rl-clarity-recording-"))
         self._cleanup = None if path is not None else finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
@@ -116,10 +116,12 @@ class RecordingWriter:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             if (self._folder / AGENTS).is_symlink():
-                raise OSError(errno.ELOOP, f"{AGENTS} is a link: nothing is written through links")
+                raise OSError(errno.ELOOP, f"{AGENTS} is a link, and nothing is written through links")
             self._lock = lock_file(self._folder / EPISODES)
         except BlockingIOError as error:
-            raise SamplesError(f"another process is writing to {self.location}; wait for it, or use another") from error
+            raise SamplesError(
+                f"another process is writing to {self.location}; wait until it ends, or use a different directory"
+            ) from error
         except OSError as error:
             raise self._error(error) from error
         try:
@@ -157,7 +159,7 @@ class RecordingWriter:
         """Write the record of an episode's end. All blocks of the episode must already be added.
 
         `facts` contains the fields of the record. It can also contain `last_agent`, the number of the last checkpoint
-        that acted, which is by default the first one, and `entropy`, the mean entropy of the policy.
+        that acted (by default the first one), and `entropy`, the mean entropy of the policy.
         """
         entropy = facts.get("entropy", math.nan)
         if math.isfinite(entropy):
@@ -167,8 +169,8 @@ class RecordingWriter:
         self._begun.pop(episode, None)
 
     def add_agent(self, source: AgentSource, *, differences: bool = False, tolerance: float | None = None) -> int:
-        """Store a checkpoint, and return its number. With `differences`, it may be stored as the difference from the
-        previous one; with `tolerance`, its large weights are rounded for that.
+        """Store a checkpoint, and return its number. With `differences`, it is stored as the difference from the
+        previous one if that is smaller. With `tolerance`, its large weights are rounded to make the difference smaller.
         """
         number, folder = self._agents, self._folder / AGENTS
         unfinished = folder / f".{number:05}{UNFINISHED}"
@@ -181,7 +183,7 @@ class RecordingWriter:
                 shutil.copyfile(source, unfinished / f"agent{Path(source).suffix}")
             files = list(unfinished.iterdir())
             if len(files) != 1:
-                raise SamplesError(f"the function that saves an agent must write one file, not {len(files)}")
+                raise SamplesError(f"the function that saves an agent must write one file, but it wrote {len(files)}")
             path = folder / f"{number:05}{files[0].suffix}"
             if differences:
                 files[0], path = self._difference(files[0], path, tolerance)
@@ -284,8 +286,8 @@ class RecordingWriter:
             changed = {name for name, value in metadata.items() if name != "begun" and self.metadata.get(name) != value}
             if changed:
                 raise SamplesError(
-                    f"{self.location} holds a recording with other metadata ({', '.join(sorted(changed))}): use "
-                    "another directory"
+                    f"{self.location} contains a recording with different metadata ({', '.join(sorted(changed))}); use "
+                    "a different directory"
                 )
             encoded = encode_metadata(self.metadata)
             if path.read_bytes() != encoded:  # of an earlier version, whose readers could not read the new data
@@ -295,8 +297,8 @@ class RecordingWriter:
             foreign = [file.name for file in files if not file.is_symlink() and file.stat().st_size]
             if foreign:  # the metadata would be there, because they are written first
                 raise SamplesError(
-                    f"{self.location} contains {', '.join(foreign[:5])}, but no {METADATA}: these files are not "
-                    "part of a recording, or it is damaged; use another directory"
+                    f"{self.location} contains {', '.join(foreign[:5])}, but no {METADATA}. Either these files are not "
+                    "part of a recording, or the recording is damaged; use a different directory"
                 )
             self.metadata = dict(metadata)
             write_atomically(path, encode_metadata(metadata))
@@ -343,7 +345,9 @@ class RecordingWriter:
         return {"last_agent": int(block.read(ACTING)[-1])} if ACTING in block.names else {}
 
     def _open_records(self, name: str, dtype: np.dtype) -> tuple[IO[bytes], np.ndarray]:
-        """Open a file of records for appending, without an incomplete last record. Return the file and its records."""
+        """Open a file of records for appending, after removing an incomplete last record. Return the file and its
+        records.
+        """
         path = self._folder / name
         open_regular(path, "ab").close()
         file = open_regular(path, "r+b", buffering=0)
@@ -393,7 +397,7 @@ class RecordingWriter:
         """Append data to a file, either completely or not at all. Return the position of the data in the file."""
         assert file is not None
         if self._torn:
-            raise SamplesError(f"{self.location} ends with an incomplete write: nothing can be added to it")
+            raise SamplesError(f"{self.location} ends with an incomplete write, so nothing can be added to it")
         start = file.seek(0, os.SEEK_END)
         try:
             view = memoryview(data)

@@ -59,7 +59,7 @@ class Scores:
 
     def policy_change(self, other: Scores) -> np.ndarray:
         """Return the total variation (n,) between two policies. For action values, return 1 where the best actions
-        differ, else 0.
+        differ, and 0 elsewhere.
         """
         if not self.is_policy:
             return np.asarray(self.actions.argmax(axis=1) != other.actions.argmax(axis=1), np.float32)

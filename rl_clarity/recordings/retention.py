@@ -20,7 +20,7 @@ class Limits:
 
     episodes: int | None = None
     bytes: int | None = None
-    """Limit of the bytes of blocks and checkpoints on disk."""
+    """Largest size in bytes of the blocks and checkpoints on disk."""
 
     def __post_init__(self) -> None:
         for name, limit in (("max_episodes", self.episodes), ("max_bytes", self.bytes)):
@@ -46,8 +46,8 @@ def choose_removed(
     """Return the indices of the episodes to remove in order to keep within the limits.
 
     Episodes are removed from the older half, first those that are closest to their neighbors, so that old episodes
-    become evenly sparse. The oldest episode is kept if possible, the newest always. `agent_bytes` has the sizes of
-    checkpoints by number, and `disk_bytes` is the size of all files.
+    become evenly sparse. The newest episode is always kept, and the oldest if possible. `agent_bytes` contains the
+    sizes of checkpoints by number, and `disk_bytes` is the size of all files.
     """
     indices = np.array(sorted(episodes), np.int64)
     users = Counter(agent for episode in episodes.values() for agent in episode.agents)

@@ -31,7 +31,7 @@ _OBSERVED = ("observations", "states.")
 SAVED = "saved"
 """Key of a record for the values (N,) that `play(save=...)` returned."""
 ENDS = "ends"
-"""Key of a record for the causes (N,) of the ends of episodes: texts, which are empty where no episode ended or the
+"""Key of a record for the causes (N,) of the ends of episodes: strings, which are empty where no episode ended or the
 cause is unknown."""
 CHECKED_STEPS = 64
 """Number of steps after which the range of observations is checked for the first time. It is checked again at the end.
@@ -39,7 +39,7 @@ CHECKED_STEPS = 64
 
 
 class Player(Protocol):
-    """The members of `rl_clarity.agents.protocol.Agent` that acting requires."""
+    """The members of `rl_clarity.agents.protocol.Agent` that are needed to act."""
 
     @property
     def num_actions(self) -> int: ...
@@ -79,7 +79,7 @@ class Transition:
     next_state: State
     """The agent's state after the step."""
     outputs: Outputs
-    actions: np.ndarray  # (N,), or (N, factors) if an action is not one choice
+    actions: np.ndarray  # (N,), or (N, factors) if an action is not a single choice
     firsts: np.ndarray  # (N,) bool
     action_masks: np.ndarray | None  # (N, A) bool: the valid actions; None if all are
     result: Step
@@ -196,9 +196,9 @@ def play(
     step that the environments returned last, and the agent's state.
 
     `render(t)` returns whether to render frames before step t. `active()` is called before each step and returns a mask
-    (N,) of the environments whose outputs are needed, or None for all. The outputs of other environments are not
-    computed, and are 0. The random numbers do not depend on the mask. `save(t)` is called before step t, for example to
-    save states of the environment; `Transition.saved` is its result.
+    (N,) of the environments whose outputs are needed, or None for all. For other environments, outputs are not computed
+    and are 0. The random numbers do not depend on the mask. `save(t)` is called before step t, for example to save
+    states of the environment; `Transition.saved` is its result.
     """
     n = environment.num_envs
     factors = _checked_factors(agent, environment)
@@ -235,16 +235,16 @@ def play(
 
 
 def _checked_factors(agent: Player, environment: VectorEnvironment) -> tuple[Factor, ...]:
-    """Return the factors of the agent's actions. Raises SamplesError if the environment takes other actions."""
+    """Return the factors of the agent's actions. Raises SamplesError if the environment takes different actions."""
     factors, taken = action_factors(agent), action_factors(environment)
     if same_actions(factors, taken):
         return factors
     if is_single_choice(factors) and is_single_choice(taken):
-        has, takes = f"{agent.num_actions} actions", f"the environment {environment.num_actions}"
+        has, takes = f"{agent.num_actions} actions", f"the environment has {environment.num_actions}"
     else:
         has, takes = f"actions of {describe_factors(factors)}", f"the environment takes {describe_factors(taken)}"
     hint = "" if is_single_choice(taken) else " (for a custom network, actions=... describes them)"
-    raise SamplesError(f"the agent has {has}, {takes}: use the environment that the agent was trained in{hint}")
+    raise SamplesError(f"the agent has {has}, but {takes}; use the environment that the agent was trained in{hint}")
 
 
 def _check_range(agent: Player, layout: ImageLayout | None) -> None:
@@ -259,9 +259,10 @@ def _check_range(agent: Player, layout: ImageLayout | None) -> None:
         kind = type(agent).__name__
         low, high = scale.value_range
         raise SamplesError(
-            f"the environment's observations range from {bounds[0]:g} to {bounds[1]:g}, but the network would be given "
-            f"{low:g} to {high:g}: {kind}(..., value_range=({bounds[0]:g}, {bounds[1]:g})) gives it the environment's "
-            f"own values, {kind}(..., value_range=({low:g}, {high:g})) {low:g} to {high:g}"
+            f"the environment's observations range from {bounds[0]:g} to {bounds[1]:g}, but the network would receive "
+            f"values from {low:g} to {high:g}. Use {kind}(..., value_range=({bounds[0]:g}, {bounds[1]:g})) to pass the "
+            f"environment's values unchanged, or {kind}(..., value_range=({low:g}, {high:g})) to keep "
+            f"{low:g} to {high:g}"
         )
 
 
@@ -300,8 +301,8 @@ def _check_step(step: Step, t: int) -> None:
 
 def observe(agent: Player, frames: np.ndarray) -> np.ndarray:
     """Return preprocessed observations for frames. They are uint8, which every agent accepts, even if the agent's
-    `preprocess` returns floats. Vectors stay float32. Raises SamplesError if the agent takes observations of another
-    shape.
+    `preprocess` returns floats. Vectors stay float32. Raises SamplesError if the agent takes observations of a
+    different shape.
     """
     observations = preprocess(agent, frames)
     if np.issubdtype(observations.dtype, np.floating) and observations.shape[1:3] != (1, 1):
@@ -319,8 +320,8 @@ def observe(agent: Player, frames: np.ndarray) -> np.ndarray:
 
 
 def _final_values(agent: Player, result: Step, state: State) -> np.ndarray:
-    """Return the values (N,) of the final observations of truncated episodes. They are 0 for other environments, and if
-    the final observation is unknown.
+    """Return the values (N,) of the final observations of truncated episodes. The values are 0 for all other
+    environments, and where the final observation is unknown.
     """
     values = np.zeros(len(result.firsts), np.float32)
     environments = [i for i in result.final_observations if result.truncated[i]]

@@ -64,7 +64,7 @@ def round_weights(data: bytes, tolerance: float) -> tuple[bytes, list[RoundedWei
 
     A float32 tensor is rounded if it has at least two axes and `SMALLEST` values, its name contains `weight` or
     `kernel`, and the file was written without compression by `torch.save`, Stable-Baselines3, safetensors or
-    `np.savez`. Other tensors, tensors with values that are not finite, and files of other formats do not change.
+    `np.savez`. Other tensors, tensors with values that are not finite, and files in other formats do not change.
     """
     rounded = np.array(np.frombuffer(data, np.uint8))
     found: list[RoundedWeights] = []

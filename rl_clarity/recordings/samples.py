@@ -49,8 +49,8 @@ class Trajectories:
     If trajectories have different lengths, all arrays are `RaggedArray`s.
     """
 
-    observations: np.ndarray  # (N, T, H, W, C) uint8; of vectors (N, T, 1, 1, n) float32
-    actions: np.ndarray  # (N, T) int, or (N, T, factors) if an action is not one choice
+    observations: np.ndarray  # (N, T, H, W, C) uint8; for vectors, (N, T, 1, 1, n) float32
+    actions: np.ndarray  # (N, T) int, or (N, T, factors) if an action is not a single choice
     rewards: np.ndarray  # (N, T) float32: of the action at t (returned with observation t + 1)
     firsts: np.ndarray  # (N, T) bool: the observation is the first of an episode
     truncated: np.ndarray | None = None  # (N, T) bool: the episode was truncated by a time limit after step t
@@ -131,7 +131,9 @@ def from_arrays(kind: type[SamplesT], arrays: Mapping[str, np.ndarray]) -> Sampl
     unknown = others.keys() - {field.name for field in fields if field.name not in _NOT_ARRAYS}
     missing = {field.name for field in fields if field.default is dataclasses.MISSING} - others.keys()
     if unknown or missing:
-        problem = f"lack {', '.join(sorted(missing))}" if missing else f"have unknown {', '.join(sorted(unknown))}"
+        problem = (
+            f"lack {', '.join(sorted(missing))}" if missing else f"have unknown arrays: {', '.join(sorted(unknown))}"
+        )
         raise SamplesError(f"{kind.__name__.lower()} {problem}")
     values: dict[str, Any] = {**others, "states": states}
     return kind(**values)

@@ -17,14 +17,14 @@ FOLLOW = "--follow-links (follow_links=True)"
 
 @dataclass(frozen=True)
 class FoundRecording:
-    """A recording in a log directory, or something that may be one and cannot be searched."""
+    """A recording in a log directory, or a path that may contain recordings but cannot be searched."""
 
     location: str
     root: str
     """The directory that must contain its files after links are resolved: the log directory, or the target of
     a link."""
     problem: str | None = None
-    """Reason why it cannot be searched, or None."""
+    """Reason why the path cannot be searched, or None."""
 
 
 def find_recordings(location: str | os.PathLike[str], *, follow_links: bool = False) -> list[FoundRecording]:
@@ -51,7 +51,7 @@ def find_recordings(location: str | os.PathLike[str], *, follow_links: bool = Fa
 
 
 def recordings_at(location: str | os.PathLike[str]) -> list[str]:
-    """Return the location if it is a recording, else the recordings of the log directory at that location, if any."""
+    """Return the location if it is a recording; otherwise, return the recordings in the log directory there."""
     files = RecordingFiles(location)
     if files.exists(METADATA):
         return [files.location]
@@ -116,11 +116,11 @@ class _Search:
             return  # its target is searched anyway
         problem = None
         if not self._follow_links:
-            problem = f"a link to {target}, not followed: {FOLLOW} shows what is there"
+            problem = f"a link to {target}, not followed; use {FOLLOW} to follow it"
         elif path.lstat().st_uid != self._folder.stat().st_uid:
-            problem = f"a link to {target}, not followed: it does not belong to the owner of {self._folder}"
+            problem = f"a link to {target}, not followed because it does not belong to the owner of {self._folder}"
         elif target in self._followed:
-            problem = f"a link to {target}, to which {self._followed[target]} links, too"
+            problem = f"a link to {target}, which is already searched through the link {self._followed[target]}"
         if problem is not None:
             yield FoundRecording(str(path), str(root), printable(problem))
         else:

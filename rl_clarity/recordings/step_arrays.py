@@ -25,7 +25,7 @@ class Block:
         self._name = data_file(number)
         self.file = files.path(self._name)
         if self._header_bytes > MAX_HEADER_BYTES or not 0 < self.steps <= MAX_STEPS:
-            raise SamplesError(f"{files.path(BLOCKS)} is damaged: episode {self._episode}, step {self.start}")
+            raise SamplesError(f"{files.path(BLOCKS)} is damaged at episode {self._episode}, step {self.start}")
 
     @cached_property
     def _stored(self) -> dict[str, StoredArray]:
@@ -68,7 +68,7 @@ def intact_blocks(files: RecordingFiles, records: np.ndarray) -> np.ndarray:
     """Return the records of blocks in the order of writing, without the last ones if their blocks did not reach the
     disk.
 
-    Blocks at an address are uploaded before the records that list them, and not checked.
+    Blocks at an address are uploaded before the records that list them, and are not checked.
     """
     if not len(records) or not files.is_local:
         return records
@@ -118,7 +118,7 @@ class StepArray:
         return array if dtype is None else array.astype(dtype)
 
     def __repr__(self) -> str:
-        return f"<{self._name}: {self.dtype}{self.shape}, read where it is indexed>"
+        return f"<{self._name}: {self.dtype}{self.shape}, read when it is indexed>"
 
     def _read(self, rows: np.ndarray) -> np.ndarray:
         result = np.empty((len(rows), *self.shape[1:]), self.dtype)

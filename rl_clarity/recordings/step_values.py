@@ -15,15 +15,15 @@ from rl_clarity.recordings.layout import CAUSE
 
 
 class Values:
-    """The values of a step, which are read for one environment after the other.
+    """The values of a step, which are read one environment at a time.
 
     Functions among them are called when they are read. A function without a parameter is called once, for all
     environments. A function with a parameter is called for each recorded environment, with its index.
     """
 
     def __init__(self, values: Mapping[str, Any], per_environment: dict[str, bool]) -> None:
-        """Store the values. `per_environment` contains by name whether a function has a parameter; names of new
-        functions are added to it.
+        """Store the values. `per_environment` maps the name of a function to whether it has a parameter; new functions
+        are added to it.
         """
         self._values = {name: value for name, value in values.items() if value is not None}
         self._per_environment = per_environment
@@ -55,8 +55,9 @@ def has_parameter(function: Any) -> bool:
 
 
 def check_first_values(arrays: Mapping[str, np.ndarray], combos: Sequence[Any] | None) -> None:
-    """Raise SamplesError if required values are missing at the first step of an episode, or if the number of outputs is
-    not the number of `combos`. The other steps must have the same fields, so they are not checked again.
+    """Raise SamplesError if required values are missing at the first step of an episode, or if the number of outputs
+    differs from the number of `combos` (action combinations). The other steps must have the same fields, so they are
+    not checked again.
     """
     missing = [name for name in ("observations", "actions", "rewards") if name not in arrays]
     if missing:

@@ -1,8 +1,8 @@
 """Store samples on disk, in a folder of `.npy` files with an index, `samples.json`, that lists them.
 
-The index is replaced atomically once all arrays of new samples are on disk, so a reader finds either the old samples or
-the new ones, complete, even if a writer was killed. Arrays are memory-mapped. Loading never runs code: `.npy` files of
-objects, which contain pickles, are refused.
+The index is replaced atomically once all arrays of new samples are on disk, so a reader always finds a complete set of
+samples, old or new, even if a writer was killed. Arrays are memory-mapped. Loading never runs code: `.npy` files of
+objects, which contain pickles, are rejected.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FORMAT = "rl_clarity samples"
 VERSION = 1
 STATES = {"world_data": "data", "world_ends": "ends"}
 """Fields of `WorldStates`, by the names of their arrays in the index."""
-RESAMPLE = "collect new samples with resample=True, or use another path"
+RESAMPLE = "collect new samples with resample=True, or use a different path"
 
 _NAME = re.compile(r"[a-z_]+(\.\d+)?")
 
@@ -90,10 +90,10 @@ def _default_folder(checkpoint_path: str) -> Path:
 
 
 class SamplesWriter:
-    """Writes samples to a folder, array by array, into `store`. `commit` then replaces the folder's samples by them.
+    """Writes samples to a folder, array by array, into `store`. `commit` then replaces the folder's samples with them.
 
     Use it as a context manager: arrays that were not committed are removed on exit. Only one process at a time can
-    write to a folder; others get a SamplesError.
+    write to a folder. In other processes, SamplesError is raised.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -112,7 +112,7 @@ class SamplesWriter:
         return self
 
     def commit(self, samples: Trajectories | Observations, facts: Mapping[str, Any] | None = None) -> None:
-        """Replace the folder's samples by those in `store`, and save `facts` (JSON) with them."""
+        """Replace the folder's samples with those in `store`, and save `facts` (JSON) with them."""
         folder = self.store.folder
         states = getattr(samples, "world_states", None)
         saved = {} if states is None else {name: getattr(states, field) for name, field in STATES.items()}
@@ -150,7 +150,7 @@ class SamplesWriter:
 
 
 def load_trajectories(folder: str | os.PathLike[str], world: EnvironmentSpec | None = None) -> Trajectories:
-    """Memory-map the trajectories of a folder; raises SamplesError if they are missing or damaged.
+    """Memory-map the trajectories in a folder. Raises SamplesError if they are missing or damaged.
 
     Saved states of the environment are loaded only if `world`, the environment's specification, is given. A
     specification from the folder is not used, because untrusted environments could run code.
@@ -172,27 +172,27 @@ def has_world_states(folder: str | os.PathLike[str]) -> bool:
 
 
 def load_observations(folder: str | os.PathLike[str]) -> Observations:
-    """Memory-map the observations of a folder; raises SamplesError if they are missing or damaged."""
+    """Memory-map the observations in a folder. Raises SamplesError if they are missing or damaged."""
     return _load(Path(folder), Observations)
 
 
 def load_facts(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the facts saved with a folder's samples; raises SamplesError if there are no samples."""
+    """Read the facts that were saved with a folder's samples. Raises SamplesError if there are no samples."""
     facts: dict[str, Any] = _read_index(Path(folder))["facts"]
     return facts
 
 
 def save_metadata(path: str | os.PathLike[str], metadata: Mapping[str, Any]) -> None:
-    """Write metadata (JSON) atomically; raises SamplesError if they cannot be written."""
+    """Write metadata (JSON) atomically. Raises SamplesError if they cannot be written."""
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         _write_json(Path(path), metadata)
     except OSError as error:
-        raise SamplesError(f"cannot write metadata to {path} ({error}); use another path") from error
+        raise SamplesError(f"cannot write metadata to {path} ({error}); use a different path") from error
 
 
 def load_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read metadata; raises SamplesError if it is missing or damaged."""
+    """Read metadata. Raises SamplesError if they are missing or damaged."""
     return _read_json(Path(path))
 
 
@@ -205,7 +205,7 @@ def _write_json(path: Path, value: Mapping[str, Any]) -> None:
 def _load(folder: Path, kind: type[SamplesT]) -> SamplesT:
     index = _read_index(folder)
     if index["kind"] != _kind_name(kind):
-        raise SamplesError(f"{folder} holds {index['kind']}, not {_kind_name(kind)}; use another path")
+        raise SamplesError(f"{folder} contains {index['kind']}, not {_kind_name(kind)}; use a different path")
     return from_arrays(kind, _arrays(folder, index, set(index["arrays"]) - set(STATES)))
 
 
@@ -218,7 +218,9 @@ def _open(folder: Path, name: str, entry: Mapping[str, Any]) -> np.ndarray:
     path = folder / entry["file"]
     try:
         if not _NAME.fullmatch(name) or path.resolve().parent.parent != folder.resolve():
-            raise SamplesError(f"{folder / INDEX} lists the file {entry['file']!r}, outside its folder; {RESAMPLE}")
+            raise SamplesError(
+                f"{folder / INDEX} lists the file {entry['file']!r}, which is not in its folder; {RESAMPLE}"
+            )
         size = path.stat().st_size
         if size != entry["bytes"]:
             raise ValueError(f"{size} bytes instead of {entry['bytes']}")
@@ -249,7 +251,7 @@ def _read_index(folder: Path) -> dict[str, Any]:
     ):
         raise SamplesError(f"{path} is damaged: it does not list its arrays; {RESAMPLE}")
     if not isinstance(index["facts"], dict):
-        raise SamplesError(f"{path} is damaged: its facts are not an object; {RESAMPLE}")
+        raise SamplesError(f"{path} is damaged: its facts are not a JSON object; {RESAMPLE}")
     return index
 
 
@@ -273,6 +275,6 @@ def _lock(folder: Path) -> TextIO:
         return lock_file(folder / ".lock")
     except BlockingIOError as error:
         raise SamplesError(
-            f"another run is writing samples to {folder}; wait for it, or save these samples elsewhere: "
-            'load={"temp_files": True} (--load.temp-files), or another path'
+            f"another run is writing samples to {folder}; wait until it has finished, or save these samples elsewhere, "
+            'with load={"temp_files": True} (--load.temp-files) or a different path'
         ) from error

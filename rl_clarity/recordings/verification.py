@@ -38,7 +38,8 @@ from rl_clarity.recordings.recording_files import RecordingFiles
 from rl_clarity.recordings.step_arrays import Block
 
 MAX_EPISODES = 10**6
-"""Limit of the indices of episodes that are rebuilt. It is needed because a damaged block can contain any index."""
+"""Upper limit for the indices of episodes that are rebuilt. It is needed because a damaged block can contain any
+index."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class RecordingVerification:
         lines = [f"{self.location}: {self.error}"] if self.error else []
         lines += [f"{self.location}: episode {index}: {reason}" for index, reason in sorted(self.damaged.items())]
         if self.is_intact:
-            lines.append(f"{self.location}: all of {self.episodes} episodes can be read")
+            lines.append(f"{self.location}: all {self.episodes} episodes can be read")
         if self.replaced:
             lines.append(f"The files that were replaced are in {self.replaced}")
         return "\n".join(lines)
@@ -92,7 +93,7 @@ def verify_recording(location: str | os.PathLike[str]) -> RecordingVerification:
 
 
 def _unlisted(files: RecordingFiles) -> dict[int, str]:
-    """Return reasons why episodes are damaged, by index, for episodes that have blocks but are not listed."""
+    """Return the indices of episodes that have blocks but are not listed, with the reason why they are damaged."""
     count = len(decode_episodes(files.read_from(EPISODES, 0), files.path(EPISODES)))
     blocks = np.frombuffer(complete_records(files.read_from(BLOCKS, 0), BLOCK), BLOCK)
     unlisted = np.unique(blocks["episode"][blocks["episode"] >= count]).tolist()
@@ -112,7 +113,7 @@ def repair_recording(location: str | os.PathLike[str]) -> RecordingVerification:
     """
     folder = local_path(os.fspath(location))
     if folder is None:
-        raise OptionError(f"{location} is an address: copy the recording to a disk and repair it there")
+        raise OptionError(f"{location} is an address; copy the recording to a local disk and repair it there")
     before = verify_recording(folder)
     if before.is_intact:
         return before
@@ -127,7 +128,7 @@ def repair_recording(location: str | os.PathLike[str]) -> RecordingVerification:
             write_atomically(folder / BLOCKS, blocks.tobytes())
             write_atomically(folder / EPISODES, contents)
     except BlockingIOError as error:
-        raise SamplesError(f"another process is writing to {location}; wait for it") from error
+        raise SamplesError(f"another process is writing to {location}; wait until it has finished") from error
     except OSError as error:
         raise SamplesError(f"cannot repair {location} ({error.strerror or error})") from error
     after = verify_recording(folder)

@@ -24,7 +24,7 @@ _HEADER = np.dtype([("size", "<u4"), ("split", "<u4")])
 
 @dataclass(frozen=True)
 class WorldStates:
-    """Saved states of N environments before each of T steps. A `World` of the same specification can draw them."""
+    """Saved states of N environments before each of T steps. A `World` with the same specification can draw them."""
 
     spec: EnvironmentSpec
     count: int
@@ -64,7 +64,7 @@ class WorldStates:
         try:
             return _decode(zlib.decompress(self.data[start : int(self.ends[index])].tobytes()))
         except (zlib.error, ValueError, IndexError) as error:
-            raise SamplesError(f"saved states of the environment are damaged ({error}): collect new samples") from error
+            raise SamplesError(f"saved states of the environment are damaged ({error}); collect new samples") from error
 
 
 class WorldStatesWriter:
@@ -108,9 +108,10 @@ def compress(states: Sequence[bytes]) -> bytes:
 
 
 def _encode(states: Sequence[bytes]) -> bytes:
-    """Return a block: for each state its size, the byte at which it is split, and its difference from the one before.
+    """Return a block: for each state its size, the byte at which it is split, and its difference from the previous
+    state.
 
-    The part in front of the split is compared with the beginning of the state before, and the rest with its end,
+    The part in front of the split is compared with the beginning of the previous state, and the rest with its end,
     because bytes can be inserted or removed in between.
     """
     header, parts = np.zeros(len(states), _HEADER), []
@@ -148,7 +149,9 @@ def _split(before: np.ndarray, after: np.ndarray) -> int:
 
 
 def _differences(before: np.ndarray, after: np.ndarray, split: int) -> np.ndarray:
-    """Return the bitwise XOR (n,) uint8 of a state and the one before. Applied to the result, it returns the state."""
+    """Return the bitwise XOR (n,) uint8 of a state and the previous state. Applied to its own result, the function
+    returns the state.
+    """
     shared = min(len(before), len(after))
     rest = shared - split
     result = after.copy()

@@ -1,8 +1,8 @@
 """`rl_clarity.fit_directions` finds directions in the space of recurrent states.
 
 A state h (H,) is standardized with the mean and scale of the states that the directions are fitted to, and written as a
-combination of D directions, the rows of `basis` (D, H). Methods that do not standardize states have another origin as
-`mean`, such as the minimum, and a scale of 1.
+combination of D directions, the rows of `basis` (D, H). Methods that do not standardize states use a different origin
+as `mean`, such as the minimum, and a scale of 1.
 
     s = ((h - mean) / scale) pinv(basis),    h ~ mean + scale (s basis).
 
@@ -28,7 +28,8 @@ from rl_clarity.reduction.stability import matched_similarity
 
 CLASSIFIER = "classifier"
 PAIRS = "pairs"
-"""Methods besides those of `REDUCTIONS`. `classifier` also needs labels, and `pairs` states without an object."""
+"""Methods in addition to those in `REDUCTIONS`. `classifier` also needs labels; `pairs` also needs the states without
+an object."""
 FEWEST_STATES = 4
 FIT_ROWS = 20_000
 """Largest number of rows that directions are fitted to. If there are more, a random subset is used."""
@@ -48,7 +49,7 @@ SMALLEST_SCALE = 0.01
 amplified: a small change of the state would change them by many standard deviations."""
 SMALLEST_VARIANCE = 1e-3
 """Independent components are made of principal components with at least this share of the largest one's variance.
-Otherwise, components would almost depend on each other, and collapsing one in play would change others by a large
+Otherwise, components would be almost linearly dependent, and collapsing one during play would change others by a large
 multiple."""
 
 
@@ -69,7 +70,7 @@ class Directions:
     fits: np.ndarray | None = None  # (D, 4)
     """The |cosines| that the stabilities average: two for fits with other seeds, then two for fits to the halves."""
     explained: np.ndarray | None = None  # (D,)
-    """For principal components, the share of the variance of standardized states; for pairs, that of the squared
+    """For principal components, the share of the variance of standardized states; for pairs, the share of the squared
     differences."""
     auc: np.ndarray | None = None  # (D,)
     """For classifiers, the area under the ROC curve on held-out data."""
@@ -160,12 +161,12 @@ class Directions:
     def _checked(self, states: np.ndarray) -> np.ndarray:
         states = np.asarray(states, np.float64)
         if states.shape[-1:] != self.mean.shape:
-            raise OptionError(f"states of shape {states.shape} must be (..., {len(self.mean)}), as those of the fit")
+            raise OptionError(f"states of shape {states.shape} must be (..., {len(self.mean)}), like those of the fit")
         return states
 
 
 def fitted_rows(rows: int, units: int) -> int:
-    """Return how many of `rows` states with `units` values directions are fitted to."""
+    """Return the number of rows to which directions are fitted, for `rows` states with `units` values each."""
     return min(rows, FIT_ROWS, max(FEWEST_STATES, FIT_NUMBERS // units))
 
 
@@ -196,12 +197,12 @@ def fit_directions(
     - `classifier`: a logistic regression for each of `labels`; the coordinate is its logit without the bias, and `auc`
       measures how well it separates held-out states, the last quarter of the rows.
     - `pairs`: directions of what `states` contain and `without` does not, such as an object (see
-      `rl_clarity.object_pairs`). They are orthonormal, and in them the differences are large relative to the rows of
+      `rl_clarity.object_pairs`). They are orthonormal. Along them, the differences are large relative to the rows of
       `others`, which should not change. `Ablate(layer, component=directions.vectors, signed=True)` removes them.
 
-    States are standardized, with a scale of at least 1 % of the largest one, except for `nmf`, `nmf_positive` and
-    `pairs`. `ica` has fewer than `count` components if fewer principal components have at least 0.1 % of the largest
-    one's variance.
+    States are standardized, with a scale of at least 1 % of the largest scale, except for `nmf`, `nmf_positive` and
+    `pairs`. `ica` has fewer than `count` components if fewer principal components have at least 0.1 % of the variance
+    of the largest component.
 
     Stability is measured by fits with two other seeds, and to the first and the second half of the rows. Directions are
     matched one to one, so that the sum of the |cosines| of `vectors` is largest.
@@ -209,17 +210,17 @@ def fit_directions(
     Args:
         states: Finite numbers, in the order of time if they have one. Of an array on disk, only the rows that are used
             are read.
-        method: `pca`, `ica`, `nmf`, `nmf_positive`, `units`, `classifier`, `pairs`, or another name in `REDUCTIONS`.
+        method: `pca`, `ica`, `nmf`, `nmf_positive`, `units`, `classifier`, `pairs`, or any other name in `REDUCTIONS`.
         count: Number of directions. A number below 1, for `pca` and `ica`, is a share of the variance: the fewest
             principal components with this share are used. `classifier` has a direction for each label instead.
         seed: Seed of the choice of rows, and of the fit.
         labels: (N,) true or false for each state, or several such arrays by name. Only for `classifier`.
         without: (N, H), each state without the object that the directions stand for. Only for `pairs`.
         others: (M, H), differences and states that should not change. Only for `pairs`.
-        outliers: Leave out states whose distance to the nearest other one is more than this multiple of the median of
-            these distances. `dropped` is their number.
-        episodes: (N,) numbers of the episodes of the states, in order. The halves then have no episode in common, if
-            there are several.
+        outliers: Leave out states whose distance to the nearest other state is more than this multiple of the median of
+            these distances. `Directions.dropped` is the number of these states.
+        episodes: (N,) the episode number of each state, in order. The halves then have no episode in common if there
+            are several episodes.
         stability: Whether to measure the stability, by four further fits.
 
     Raises:
@@ -238,7 +239,7 @@ def fit_directions(
         raise OptionError(f"count={count!r}: a share of the variance needs method='pca' or 'ica', not {method!r}")
     named = _named_labels(labels, len(states))
     if (method == CLASSIFIER) != bool(named):
-        raise OptionError(f"method={method!r} and labels=: 'classifier' needs labels, the other methods take none")
+        raise OptionError(f"method={method!r}: 'classifier' needs labels=, and the other methods do not take labels=")
     _check_pairs(method, np.shape(states), without, others)
     if episodes is not None and np.shape(episodes) != (len(states),):
         raise OptionError(f"episodes= has the shape {np.shape(episodes)}; ({len(states)},) is needed")
@@ -260,7 +261,7 @@ def fit_directions(
             return Directions(np.zeros(rows.shape[1]), np.ones(rows.shape[1]), vectors, PAIRS, explained=shares)
         selected = {name: values[part] for name, values in named.items()}
         if not _standardized(rows[part])[3].any():
-            raise OptionError("the states are all the same: they have no directions")
+            raise OptionError("the states are all the same, so they have no directions")
         if method == CLASSIFIER:
             return _fit_classifiers(rows[part], selected)
         return dataclasses.replace(REDUCTIONS.get(method).fit(rows[part], amount, fit_seed), method=method)
@@ -413,8 +414,8 @@ def _fit_classifiers(rows: np.ndarray, labels: Mapping[str, np.ndarray]) -> Dire
     for name, values in labels.items():
         if not all(0 < values[part].mean() < 1 for part in (slice(0, end), slice(end, None))):
             raise OptionError(
-                f"labels={name!r} are the same for all states of the first {1 - HELD_OUT:.0%} of the rows, or of the "
-                "rest: in both, some must be true and some false"
+                f"labels={name!r} are the same for all states in the first {1 - HELD_OUT:.0%} of the rows, or in the "
+                "rest; both parts must have some true and some false labels"
             )
         fitted = LogisticRegression(max_iter=MAX_ITERATIONS).fit(standardized[:end], values[:end])
         weights.append(fitted.coef_[0])
@@ -431,13 +432,17 @@ def _named_labels(labels: Mapping[str, np.ndarray] | np.ndarray | None, count: i
     arrays = {name: np.asarray(values) for name, values in named.items()}
     for name, values in arrays.items():
         if values.shape != (count,) or not np.isin(values, (0, 1)).all():
-            raise OptionError(f"labels={name!r} have the shape {values.shape}; ({count},) of true and false is needed")
+            raise OptionError(
+                f"labels={name!r} have the shape {values.shape}, but {count} values that are true or false are needed"
+            )
     return {name: values.astype(bool) for name, values in arrays.items()}
 
 
 def _check_pairs(method: str, shape: tuple[int, ...], without: np.ndarray | None, others: np.ndarray | None) -> None:
     if (method == PAIRS) != (without is not None) or (method != PAIRS and others is not None):
-        raise OptionError(f"method={method!r}: 'pairs' needs without=, the other methods take no without= and others=")
+        raise OptionError(
+            f"method={method!r}: 'pairs' needs without=, and the other methods take neither without= nor others="
+        )
     for name, array, rows in (("without", without, shape[0]), ("others", others, None)):
         if array is None:
             continue
@@ -448,10 +453,10 @@ def _check_pairs(method: str, shape: tuple[int, ...], without: np.ndarray | None
 
 
 def _inliers(rows: np.ndarray, factor: float) -> np.ndarray:
-    """Return which rows (n,) have another row no farther than `factor` times the median distance to the nearest row."""
+    """Return which rows (n,) have another row within `factor` times the median distance to the nearest row."""
     from sklearn.neighbors import NearestNeighbors
 
     if not factor >= 1:
-        raise OptionError(f"outliers={factor!r} must be at least 1: a multiple of the median distance")
+        raise OptionError(f"outliers={factor!r} must be at least 1, because it is a multiple of the median distance")
     distances = NearestNeighbors(n_neighbors=1).fit(rows).kneighbors()[0][:, 0]
     return np.asarray(distances <= factor * np.median(distances))

@@ -1,4 +1,4 @@
-"""`rl_clarity.embed` maps points with many dimensions, such as states, to the plane.
+"""`rl_clarity.embed` maps points with many dimensions, such as states, to two dimensions.
 
 In maps by t-SNE, distances between groups and sizes of groups mean little, and small perplexities produce groups of
 noise; see Wattenberg et al. 2016, "How to use t-SNE effectively", https://distill.pub/2016/misread-tsne.
@@ -30,12 +30,13 @@ def embed(
     seed: int = 0,
     fitted_on: int = FITTED_ON,
 ) -> tuple[np.ndarray, Placement]:
-    """Return positions (n, 2) float32 of points (n, D), and a function that places other points (m, D) among them.
+    """Return positions (n, 2) float32 of points (n, D), and a function that places further points (m, D) among them.
 
     The same points, options and seed give the same positions on the same machine. PCA returns the first principal
     components. t-SNE (van der Maaten and Hinton 2008, with the approximation of Barnes and Hut) and UMAP (McInnes et
-    al. 2018, in the package umap-learn) start from these. They are fitted to at most `fitted_on` random points. Other
-    points are placed at the mean position of their nearest fitted points, weighted by the inverse of their distance.
+    al. 2018, in the package umap-learn) start from these. They are fitted to at most `fitted_on` random points. All
+    other points are placed at the mean position of their nearest fitted points, weighted by the inverse of their
+    distance.
 
     Args:
         points: Finite numbers. Axes after the first are flattened.
@@ -53,15 +54,14 @@ def embed(
         raise OptionError(f"method={method!r} must be one of {', '.join(get_args(Method))}")
     rows = _rows(points)
     if not len(rows):
-        raise OptionError(f"points have the shape {np.shape(points)}: there is none")
+        raise OptionError(f"points have the shape {np.shape(points)}, but at least one point is needed")
     if method == "pca":
         place = _pca(rows)
         return place(rows), place
     count = min(len(rows), fitted_on)
     if not 1 <= perplexity < count:
         raise OptionError(
-            f"perplexity={perplexity} must be at least 1, and less than the number of points that it is fitted on, "
-            f"{count}"
+            f"perplexity={perplexity} must be at least 1, and less than the number of points that are fitted, {count}"
         )
     chosen = np.sort(np.random.default_rng(seed).choice(len(rows), count, replace=False))
     fitted = rows[chosen]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reduction:
-    """A method that describes rows of numbers by a few directions."""
+    """A method that describes the rows of a matrix by a few directions."""
 
     label: str
     """Label of the method's directions on pages, such as `PCA`."""

@@ -1,7 +1,8 @@
 """Reduce channels by non-negative matrix factorization (Olah et al., The Building Blocks of Interpretability, 2018).
 
-Attribution is split into its positive and its negative part, both non-negative. Either is X ~ W H, where the rows of X
-are positions, and the K components H are fitted once per layer. H are the features, and W their strengths.
+Attribution is split into its positive and its negative part, both non-negative. Each part is factorized, X ~ W H, where
+the rows of X are positions, and the K components H are fitted once per layer. H are the features, and W their
+strengths.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ FIT_ROWS = 20_000
 """Number of rows used for fitting. The reconstruction error is the same as with 200,000 rows, which take 20 times as
 long."""
 BLOCK = 2**14
-"""Number of rows that are solved together. It occupies all threads, and the arrays fit into the cache of a core."""
+"""Number of rows that are solved together. A block occupies all threads, and its arrays fit into the cache of a
+core."""
 MAX_SWEEPS = 200
 CHECK_EVERY = 4
 TOLERANCE = 1e-5
 
 _warnings_lock = threading.Lock()
-"""A lock, because filters of warnings belong to all threads."""
+"""A lock, because all threads share the filters of warnings."""
 
 
 class ChannelReduction:
@@ -70,7 +72,7 @@ class ChannelReduction:
         Rows are sampled with probability proportional to their squared norm and scaled to equal weight, which keeps the
         expected squared error (Frieze, Kannan and Vempala, 2004). Components are ordered by their total attribution.
         There are at most c components. If all attribution is 0, so are the components. The factorization starts from
-        singular vectors, or with `random_start` from random numbers. `method` is "nmf", or another reduction in
+        singular vectors, or with `random_start` from random numbers. `method` is "nmf", or any other reduction in
         `REDUCTIONS` that gives non-negative components for non-negative rows.
 
         Raises OptionError for invalid numbers of features or rows, for attribution that is not finite, and for a method
@@ -92,7 +94,7 @@ class ChannelReduction:
     def transform(self, x: np.ndarray) -> np.ndarray:
         """Return the non-negative W (..., K) that minimizes the squared error of W H to the non-negative x (..., c).
 
-        Raises OptionError for another number of channels.
+        Raises OptionError for a wrong number of channels.
         """
         rows, positions = self._to_rows(x), np.shape(x)[:-1]
         weights = np.empty((len(rows), len(self.components)), np.float32)
@@ -104,7 +106,7 @@ class ChannelReduction:
         return weights.reshape(*positions, len(self.components))
 
     def inverse_transform(self, w: np.ndarray) -> np.ndarray:
-        """Return W H (..., c) for W (..., K). Raises OptionError for another number of features."""
+        """Return W H (..., c) for W (..., K). Raises OptionError for a wrong number of features."""
         w = np.asarray(w, np.float32)
         if w.shape[-1:] != (len(self.components),):
             raise OptionError(
@@ -115,9 +117,9 @@ class ChannelReduction:
     def signed_transform(self, attribution: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return reduced channels (..., K) in units of attribution, and the residual (..., 1).
 
-        A feature's weight is that for the positive part of the attribution minus that for the negative part. Its
-        reduced channel is this weight times the sum of its component. The residual is the attribution minus its
-        reconstruction, summed over channels. Raises OptionError for another number of layer channels.
+        A feature's weight is its weight for the positive part of the attribution minus its weight for the negative
+        part. Its reduced channel is this weight times the sum of its component. The residual is the attribution minus
+        its reconstruction, summed over channels. Raises OptionError for a wrong number of layer channels.
         """
         rows, positions = self._to_rows(attribution), np.shape(attribution)[:-1]
         channels = np.empty((len(rows), len(self.components)), np.float32)
@@ -137,14 +139,14 @@ class ChannelReduction:
     def reconstruction_error(self, attribution: np.ndarray) -> float:
         """Return the norm of X - W H relative to that of X (..., c), over the positive and the negative part.
 
-        Raises OptionError for another number of channels.
+        Raises OptionError for a wrong number of channels.
         """
         return self.reconstruction_errors(attribution)[0]
 
     def reconstruction_errors(self, attribution: np.ndarray) -> tuple[float, np.ndarray]:
         """Return the reconstruction error, and the error (K,) at the positions where each feature is the strongest.
 
-        The latter is NaN for a feature that is never the strongest. Raises OptionError for another number of channels.
+        The latter is NaN for a feature that is never the strongest. Raises OptionError for a wrong number of channels.
         """
         rows, count = self._to_rows(attribution), len(self.components)
         norms = np.linalg.norm(self.components, axis=1)
@@ -177,8 +179,8 @@ class ChannelReduction:
         return covered / (covered + left) if covered else 0.0
 
     def with_next_component(self, attribution: np.ndarray) -> ChannelReduction:
-        """Return a reduction with one more component, which reconstructs the most of the remaining attribution (...,
-        c).
+        """Return a reduction with one more component, which reconstructs as much as possible of the remaining
+        attribution (..., c).
 
         The other components do not change, so fitting all components anew would be at least as good.
         """
@@ -233,7 +235,9 @@ class ChannelReduction:
 def check_reduction(option: str, method: str) -> None:
     """Raise OptionError unless `method` is the name of a reduction with non-negative components."""
     if not REDUCTIONS.get(method).non_negative:
-        raise OptionError(f"{option}={method!r} has negative components, which features cannot have; nmf has none")
+        raise OptionError(
+            f"{option}={method!r} can have negative components, but features need non-negative ones, as with nmf"
+        )
 
 
 def _rows(array: np.ndarray) -> np.ndarray:

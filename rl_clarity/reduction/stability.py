@@ -10,7 +10,7 @@ from rl_clarity.reduction.nmf import ChannelReduction
 FITS = 2
 """Number of other fits with which a reduction is compared."""
 ROWS = 2_000
-"""Number of rows of each fit, a tenth of those of the reduction, which bounds the cost."""
+"""Number of rows in each fit. It is a tenth of the rows that the reduction is fitted to, to bound the cost."""
 
 
 def stability(reduction: ChannelReduction, attribution: np.ndarray, seed: int = 0, method: str = "nmf") -> np.ndarray:

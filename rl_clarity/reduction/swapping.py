@@ -1,4 +1,4 @@
-"""`rl_clarity.SwapDirections` exchanges or collapses directions of an agent's recurrent state as it plays."""
+"""`rl_clarity.SwapDirections` exchanges or collapses directions of an agent's recurrent state while it plays."""
 
 from __future__ import annotations
 
@@ -32,16 +32,17 @@ class SwapDirections(StateEdit):
     so components outside the span of the directions do not change. If `Directions.range` is known, a change does not
     move a unit beyond this range by more than the range's width, because otherwise states could grow from step to step
     if the directions are not orthogonal. With `on="increment"`, the same is done with the difference between the states
-    after and before the step. Swapping twice changes nothing, and collapsing twice is the same as collapsing once.
+    after and before the step. Swapping twice has no effect, and collapsing twice is the same as collapsing once.
 
     Args:
-        swaps: `{10: 12, 5: None}` exchanges the directions 10 and 12, and collapses 5; counted from 0
+        swaps: `{10: 12, 5: None}` exchanges the directions 10 and 12, and collapses direction 5. Directions are counted
+            from 0
         directions: directions of `layer`, from `rl_clarity.fit_directions`
-        on: `state`, or `increment`: what each step adds to the state
+        on: `state`, or `increment` for what each step adds to the state
         layer: "state" for all arrays of the state, side by side, or "state/0", "state/1", ... for one of them
 
-    Raises OptionError for directions that do not exist or occur twice, and for directions that almost depend on each
-    other, with which small differences between states would grow by more than a factor of 100 at every step.
+    Raises OptionError for directions that do not exist or occur twice, and for directions that are almost linearly
+    dependent, with which small differences between states would grow by more than a factor of 100 at every step.
     """
 
     swaps: Mapping[int, int | None] = dataclasses.field(kw_only=False)
@@ -56,7 +57,7 @@ class SwapDirections(StateEdit):
         for one in used:
             if isinstance(one, bool) or not isinstance(one, int | np.integer) or not 0 <= one < len(self.directions):
                 raise OptionError(
-                    f"swaps={dict(self.swaps)}: {one!r} is not a direction: 0 to {len(self.directions) - 1}"
+                    f"swaps={dict(self.swaps)}: {one!r} is not a direction from 0 to {len(self.directions) - 1}"
                 )
         mirrored = all(
             self.swaps.get(target, source) == source for source, target in self.swaps.items() if target is not None
@@ -64,19 +65,23 @@ class SwapDirections(StateEdit):
         distinct = {frozenset((source, target)) for source, target in self.swaps.items()}
         members = [one for pair in distinct for one in pair if one is not None]
         if not self.swaps or not mirrored or len(members) != len(set(members)):
-            raise OptionError(f"swaps={dict(self.swaps)}: each direction takes part in one exchange or collapse only")
+            raise OptionError(
+                f"swaps={dict(self.swaps)}: each direction can take part in only one exchange or collapse, and at "
+                "least one is needed"
+            )
         if self._gain > LARGEST_GAIN:
             raise OptionError(
-                f"swaps={dict(self.swaps)}: the {len(self.directions)} directions almost depend on each other, so that "
-                f"states would change by up to {self._gain:,.0f} times their deviation from the mean at each step; at "
-                f"most {LARGEST_GAIN:g} is allowed: fit fewer directions, or those of method='pca' or 'units'"
+                f"swaps={dict(self.swaps)}: the {len(self.directions)} directions are almost linearly dependent, so "
+                f"that states would change by up to {self._gain:,.0f} times their deviation from the mean at each "
+                f"step, but at most {LARGEST_GAIN:g} is allowed. Fit fewer directions, or use method='pca' or 'units'"
             )
 
     def check(self, site: Site) -> None:
         if site.kind != "state" or site.shape != self.directions.mean.shape:
             raise OptionError(
-                f"the directions are those of a state of shape {self.directions.mean.shape}; {site.name} has the shape "
-                f"{site.shape}. For one of several parts, fit them to that part alone, and name it: layer='state/0'"
+                f"the directions were fitted to states of shape {self.directions.mean.shape}, but {site.name} has the "
+                f"shape {site.shape}. To edit one of several arrays, fit directions to it alone, and pass its name, "
+                "such as layer='state/0'"
             )
 
     @property
@@ -93,7 +98,7 @@ class SwapDirections(StateEdit):
     @functools.cached_property
     def _factors(self) -> tuple[np.ndarray, np.ndarray]:
         """(H, D) and (D, H) float32: linear maps from a state minus the mean to the change of its coordinates, and from
-        that to the change of the state.
+        this change to the change of the state.
         """
         left = self.directions.readout @ self._difference
         return left.astype(np.float32), self.directions.vectors.astype(np.float32)
@@ -141,9 +146,11 @@ def numbered_swaps(
 ) -> dict[int, int | None]:
     """Return `swaps` for `SwapDirections`, from directions that are counted from 1, as on pages and the command line.
 
-    Raises OptionError for numbers below 1, and above the number `count` of directions.
+    Raises OptionError for numbers below 1 or above `count`, the number of directions.
     """
     for one in (*sources, *targets):
         if one is not None and (one < 1 or (count is not None and one > count)):
-            raise OptionError(f"{one} is not a direction: they are counted from 1{f' to {count}' if count else ''}")
+            raise OptionError(
+                f"{one} is not a direction: directions are counted from 1{f' to {count}' if count else ''}"
+            )
     return {source - 1: None if target is None else target - 1 for source, target in zip(sources, targets, strict=True)}

@@ -1,1 +1,1 @@
-"""Sources provide the episodes of an agent, from arrays, from a checkpoint that collects samples, or by recording."""
+"""Sources provide an agent's episodes: from arrays, by collecting samples, or by recording the agent's play."""

@@ -30,7 +30,7 @@ class ArraysSource(Source):
     metadata: Mapping[str, Any]
     recording: Recording | None = None
     content: Sequence[object] | None = None
-    """A JSON value that identifies agent and samples. By default it is computed from all arrays."""
+    """A JSON value that identifies the agent and its samples. By default it is computed from all arrays."""
 
     @cached_property
     def identity(self) -> list[object]:

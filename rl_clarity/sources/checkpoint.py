@@ -88,11 +88,11 @@ class CheckpointSource(Source):
     trajectories_key: str
     observations_key: str
     content: IO[bytes] | None = field(default=None, repr=False)
-    """File with the content that the checkpoint's file had when it was read. Rank 0 saves it with new samples."""
+    """File with the content that the checkpoint had when it was read. Rank 0 saves it with new samples."""
 
     @property
     def identity(self) -> list[object]:
-        """A JSON value that identifies agent and samples."""
+        """A JSON value that identifies the agent and its samples."""
         return _identity(self.checkpoint, self.trajectories_key, self.observations_key)
 
     @functools.cached_property
@@ -153,7 +153,7 @@ class CheckpointSource(Source):
         return _saved_keys(self.paths) == keys and {name: saved.get(name) for name in described} == described
 
     def load(self) -> Samples:
-        """Memory-map the saved samples; raises SamplesError if they are damaged or do not match the agent."""
+        """Memory-map the saved samples. Raises SamplesError if they are damaged or do not match the agent."""
         trajectories, observations = (
             load_trajectories(self.paths.trajectories, self.world),
             load_observations(self.paths.observations),
@@ -169,9 +169,7 @@ class CheckpointSource(Source):
         return Samples(trajectories, observations, metadata)
 
     def preview(self, recordings: Directory) -> Preview:
-        """Return a few of the saved samples, or a few steps that are collected for the preview if they are not up to
-        date.
-        """
+        """Preview the saved samples. If they are not up to date, collect a few steps for the preview."""
         if self.spec is None or self.up_to_date:
             samples = self.load()
             return preview_samples(samples.trajectories, samples.observations, samples.metadata)
@@ -190,7 +188,7 @@ class CheckpointSource(Source):
         return add_observations(played, self.observer, spec, plan.observations, seed, full_resolution=full_resolution)
 
     def samples(self, recordings: Directory, job: Job, results: Results) -> Samples:
-        """Memory-map the samples; rank 0 first collects those that are not up to date."""
+        """Memory-map the samples, after rank 0 has collected those that are not up to date."""
         with job.stage("playing"):
             if self.spec is not None and job.team.leads:
                 _collect(self, self.spec)
@@ -198,8 +196,8 @@ class CheckpointSource(Source):
             samples = self.load()
         if not self.up_to_date:
             raise SamplesError(
-                f"another run has replaced the samples in {self.paths.trajectories.parent}: run again when it is done, "
-                "or save this run's samples elsewhere (temp_files=True, or other paths)"
+                f"another run has replaced the samples in {self.paths.trajectories.parent}; run again when it has "
+                "ended, or save this run's samples elsewhere (temp_files=True, or different paths)"
             )
         return samples
 
@@ -217,7 +215,7 @@ def open_source(
 
     `address` is the URL that the checkpoint was downloaded from. If `agent` is passed, it is used instead of an agent
     that is built from the file, and its samples are temporary unless `load` names paths. Raises SamplesError if `load`
-    names an environment and reuses samples of another one.
+    names an environment but reuses samples from a different one.
     """
     if agent is not None:
         load = replace(load, temp_files=True)
@@ -244,7 +242,7 @@ def predict_identity(checkpoint_path: Path, load: LoadOptions, plan: SamplingPla
 
 @contextmanager
 def _naming(folder: Path) -> Iterator[None]:
-    """Add the folder, and advice, to the message of a SamplesError."""
+    """Add the folder, and advice on what to do, to the message of a SamplesError."""
     try:
         yield
     except SamplesError as error:
@@ -282,13 +280,13 @@ def _read_source(
 
 
 def _check_environment(paths: SamplePaths, load: LoadOptions) -> None:
-    """Raise SamplesError if the caller names another environment than that of the saved samples."""
+    """Raise SamplesError if the caller names an environment that differs from that of the saved samples."""
     requested = load.metadata.get("env_name") or load.metadata.get("env_id")
     environment = load_metadata(paths.metadata).get("environment") if requested else None
     played = environment.get("name") if isinstance(environment, Mapping) else None
     if played and str(requested).lower() != str(played).lower():
         raise SamplesError(
-            f"env_name={requested!r}, but the samples in {paths.trajectories} are of {played}; {RESAMPLE}"
+            f"env_name={requested!r}, but the samples in {paths.trajectories} are from {played}; {RESAMPLE}"
         )
 
 
@@ -305,7 +303,7 @@ def _read_consistently(path: Path, load: LoadOptions, ranks: Communicator, conte
 
 
 def _copy(path: Path, content: IO[bytes]) -> str | None:
-    """Replace `content` by that of a file, and return its SHA-256, or None if the file cannot be read."""
+    """Copy a file to `content`, and return its SHA-256. Return None if the file cannot be read."""
     if not path.is_file() or not os.access(path, os.R_OK):
         return None
     try:
@@ -323,7 +321,9 @@ def _copy(path: Path, content: IO[bytes]) -> str | None:
 
 
 def _compute_keys(checkpoint: Checkpoint, spec: EnvironmentSpec, plan: SamplingPlan) -> tuple[str, str]:
-    """Return a hash of everything that determines the trajectories, and one of all that determines the observations."""
+    """Return two hashes, of everything that determines the trajectories and of everything that determines the
+    observations.
+    """
     common = [checkpoint.sha256, asdict(spec), plan.full_resolution, plan.seed, code_version()]
     common += filter(None, (formats.source_key(checkpoint), environments.source_key(spec)))
     trajectory_seeds = plan.trajectories.num_envs
@@ -381,7 +381,9 @@ def _save_model(source: CheckpointSource) -> None:
     try:
         write_atomically(model, iter(lambda: content.read(2**20), b""))
     except OSError as error:
-        raise SamplesError(f"cannot save the agent to {model} ({error.strerror or error}); use another path") from error
+        raise SamplesError(
+            f"cannot save the agent to {model} ({error.strerror or error}); use a different path"
+        ) from error
 
 
 def _collect_trajectories(source: CheckpointSource, spec: EnvironmentSpec, report: Report) -> None:
@@ -403,7 +405,7 @@ def _collect_trajectories(source: CheckpointSource, spec: EnvironmentSpec, repor
 def _collect_observations(source: CheckpointSource, spec: EnvironmentSpec, report: Report) -> None:
     options, seed = source.plan.observations, source.plan.seed
     rng = np.random.default_rng([seed, 1])
-    # Use other levels than trajectories, which use one seed each, from plan.seed on.
+    # Use different levels from the trajectories, which use one seed each, starting at plan.seed.
     seed += source.plan.trajectories.num_envs
     with _collecting(source, spec, "observations", options.num_envs, seed, report) as (environment, writer, kwargs):
         observations = collect_observations(
@@ -416,7 +418,7 @@ def _collect_observations(source: CheckpointSource, spec: EnvironmentSpec, repor
 def _collecting(
     source: CheckpointSource, spec: EnvironmentSpec, kind: str, num_envs: int, seed: int, report: Report
 ) -> Iterator[tuple[VectorEnvironment, SamplesWriter, JsonObject]]:
-    """Open environment and writer, and yield them with the common arguments for collecting samples."""
+    """Open the environment and a writer, and yield them with the common arguments for collecting samples."""
     report(0.0)
     full_resolution = source.plan.full_resolution
     with (

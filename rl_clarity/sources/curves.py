@@ -1,7 +1,7 @@
 """Read learning curves from logs of training programs: mean return by environment step.
 
-Known logs: `progress.csv` of `rl_clarity.train`; `monitor.csv` and `progress.csv` of Stable-Baselines3; baby-a3c's, as
-CSV and as text; TensorBoard event files; and any CSV file whose columns are named.
+Known logs: `progress.csv` of `rl_clarity.train`; `monitor.csv` and `progress.csv` of Stable-Baselines3; the CSV and
+text logs of baby-a3c; TensorBoard event files; and any CSV file with named columns.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ class Curve:
 def read_curve(path: str | os.PathLike[str], columns: tuple[str, str] | None = None) -> Curve:
     """Read the learning curve of a log.
 
-    Rows may be in any order, as when several processes write them. Of rows with the same number of steps the last one
-    counts. Numbers that are not finite, and an incomplete last line, are ignored.
+    Rows may be in any order, for example because several processes wrote them. If several rows have the same number of
+    steps, the last one counts. Numbers that are not finite, and an incomplete last line, are ignored.
 
     Args:
         path: a log file, or a directory of TensorBoard event files
         columns: names of the columns of steps and returns in a CSV file; for event files, the second name is the tag of
             the return
 
-    Raises OptionError for columns that the file does not have, ClarityError for a file that cannot be read or is not a
-    known log.
+    Raises OptionError for columns that the file does not have, and ClarityError for a file that cannot be read or is
+    not a known log.
     """
     location = Path(path)
     if location.is_dir() or ".tfevents." in location.name:
@@ -74,7 +74,7 @@ def read_curve(path: str | os.PathLike[str], columns: tuple[str, str] | None = N
 def _read_text(path: Path) -> str:
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise ClarityError(f"{path} is larger than {MAX_BYTES >> 20} MB: not a log of training")
+            raise ClarityError(f"{path} is larger than {MAX_BYTES >> 20} MB, so it is not a training log")
         with io.TextIOWrapper(open_regular(path, "rb"), encoding="utf-8-sig", errors="replace") as file:
             return file.read()
     except OSError as error:
@@ -92,12 +92,12 @@ def _rows(text: str) -> tuple[list[str], list[list[str]], list[int]]:
 
 
 def _check_steps(path: Path, steps: np.ndarray, lines: Sequence[int]) -> None:
-    """Raise ClarityError for negative numbers of steps, with the line of the first one."""
+    """Raise ClarityError if a number of steps is negative. The message contains the line of the first one."""
     negative = np.flatnonzero(steps < 0)
     if len(negative):
         first = negative[0]
         raise ClarityError(
-            f"{path}, line {lines[first]}: {steps[first]:g} steps; correct or remove the line: steps are counted from 0"
+            f"{path}, line {lines[first]}: a number of steps is negative ({steps[first]:g}); correct or remove the line"
         )
 
 
@@ -110,10 +110,12 @@ def _read_columns(path: Path, text: str, columns: tuple[str, str] | None) -> Cur
         columns = next(((x, y) for x, y in COLUMNS.items() if x in header and y in header), None)
         if columns is None:
             known = ", ".join(header[:20]) or "none"
-            raise ClarityError(f"{path} is not a known log of training; name two of its columns (log_columns): {known}")
+            raise ClarityError(
+                f"{path} is not a known training log; choose two of its columns with log_columns: {known}"
+            )
     for name in columns:
         if name not in header:
-            raise OptionError(f"log_columns={columns!r}: {path} has the columns {', '.join(header[:20])}")
+            raise OptionError(f"log_columns={columns!r} must be columns of {path}, which has {', '.join(header[:20])}")
     x, y = (header.index(name) for name in columns)
     steps, returns = (_numbers([row[i] for row in rows]) for i in (x, y))
     _check_steps(path, steps, lines)
@@ -139,7 +141,7 @@ def _read_events(path: Path, tag: str | None) -> tuple[Sequence[float], Sequence
     try:
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     except ImportError as error:
-        raise ClarityError(f"{path}: event files are read with TensorBoard: pip install tensorboard") from error
+        raise ClarityError(f"{path}: reading event files requires TensorBoard (pip install tensorboard)") from error
     events = EventAccumulator(str(path), size_guidance={"scalars": 0})
     events.Reload()
     tags = events.Tags()["scalars"]
@@ -150,7 +152,7 @@ def _read_events(path: Path, tag: str | None) -> tuple[Sequence[float], Sequence
     scalars = events.Scalars(chosen)
     negative = next((scalar.step for scalar in scalars if scalar.step < 0), None)
     if negative is not None:
-        raise ClarityError(f"{path}: the scalar {chosen} has the step {negative}; steps are counted from 0")
+        raise ClarityError(f"{path}: the scalar {chosen} has the negative step {negative}")
     return [scalar.step for scalar in scalars], [scalar.value for scalar in scalars]
 
 
@@ -168,7 +170,7 @@ def _number(text: str) -> float:
 
 
 def _ordered(steps: Sequence[float] | np.ndarray, returns: Sequence[float] | np.ndarray, unit: str = "steps") -> Curve:
-    """Return a curve sorted by steps. Of several returns at the same step, the last one counts."""
+    """Return a curve sorted by steps. If there are several returns at the same step, the last one counts."""
     x, y = np.asarray(steps, np.float64), np.asarray(returns, np.float64)
     finite = np.isfinite(x) & np.isfinite(y)
     unique, index = np.unique(x[finite][::-1], return_index=True)

@@ -42,8 +42,8 @@ class Preview:
     """Whether the ranks share the collection of all agents' samples."""
 
     def whole(self) -> tuple[Trajectories, Observations]:
-        """Return samples that have the shapes of all samples, but use no memory, because each step repeats the first
-        one.
+        """Return samples with the shapes of all samples. They use almost no memory, because every step is a view of the
+        first one.
         """
         trajectories = {
             name: np.broadcast_to(array[:, :1], (self.count, self.steps, *array.shape[2:]))
@@ -83,7 +83,7 @@ def preview_play(
     full_resolution: bool,
     world_states: bool = False,
 ) -> Preview:
-    """Collect a few steps to preview `num_steps` steps of each environment, without extra observations.
+    """Preview `num_steps` steps of each environment by collecting a few of them, without extra observations.
 
     With `world_states`, the states of the environment are also saved.
     """

@@ -27,7 +27,7 @@ from rl_clarity.sources.preview import MIN_STEPS, Preview, preview_play, preview
 from rl_clarity.sources.source import Samples, Source, checkpoint_metadata
 
 FEWEST_GAMES = 5
-"""Number of games that are played to estimate the length of games for the mean return, if fewer are recorded."""
+"""Number of games that are played to estimate the length of games for the mean return, if fewer games are recorded."""
 
 
 class RecordedPlay(Source):
@@ -39,13 +39,13 @@ class RecordedPlay(Source):
         name: Name of the recording in the page's directory.
         play: The options of the page that decide what is played (JSON).
         record: The options of the recording.
-        return_episodes: Number of further episodes, for the mean return; their seed follows those of the recording.
+        return_episodes: Number of additional episodes for the mean return. Their seed follows those of the recording.
         read: The function that selects the page's trajectories from the recording.
-        selected: Number of trajectories that `read` selects, if not all.
+        selected: Number of trajectories that `read` selects; by default all.
         about: Further metadata of the samples.
         measured: For a checkpoint of a series, the sources of the first and the last checkpoint, which play a few steps
-            for the preview, and the relative position of this checkpoint between them, from 0 to 1. Its costs are
-            interpolated.
+            for the preview, and the relative position of this checkpoint between them, from 0 to 1. The costs of this
+            checkpoint are interpolated between theirs.
     """
 
     checkpoint: Checkpoint
@@ -84,7 +84,7 @@ class RecordedPlay(Source):
         return self._samples(recordings, results[self._task(recordings).name])
 
     def preview(self, recordings: Directory) -> Preview:
-        """Return a preview from the recording if it is finished, else from a few steps that are played for it."""
+        """Preview the recording if it is finished. Otherwise, play a few steps for the preview."""
         task = self._task(recordings)
         facts = WorkStore(recordings).finished(task.name, task.key)
         if facts is not None:
@@ -122,8 +122,8 @@ class RecordedPlay(Source):
         )
 
     def _evaluation_seconds(self, games: Lengths) -> float:
-        """Estimate the time in seconds of the episodes for the mean return. Several of them are played at once until
-        the last one has ended.
+        """Estimate how long, in seconds, the episodes for the mean return take. Several of them are played at once
+        until the last one has ended.
         """
         if not self._return_episodes:
             return 0.0
@@ -135,7 +135,9 @@ class RecordedPlay(Source):
         return Task(f"playing/{self.name}", partial(self._run, recordings), [self.identity, code_version()])
 
     def _run(self, recordings: Directory, work: Work) -> TaskResult:
-        """Play and record. The facts of the result contain the mean return of further episodes, if there are any."""
+        """Play and record. The facts of the result contain the mean return of the additional episodes, if there are
+        any.
+        """
         names = record_in_directory(self.agent, self.checkpoint, recordings, self.name, self._record)
         if not self._return_episodes:
             return TaskResult(files=names)

@@ -1,4 +1,4 @@
-"""Read a series of checkpoints of one training: the files, their order, and the training step of each."""
+"""Read a series of checkpoints from one training run: the files, their order, and the training step of each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WILDCARDS = {"*", "?", "["}
 LOGS = ("progress.csv", "monitor.csv", "*.monitor.csv", "log*.csv", "log*.txt")
 """Logs that are looked for beside the checkpoints, in this order."""
 STEPS = (re.compile(r"(\d+)_steps"), re.compile(r"model_(\d+)\.pth$"))
-"""Patterns of file names that contain the training step, as in Stable-Baselines3 and train-procgen-pytorch."""
+"""Patterns of file names that contain the training step, as used by Stable-Baselines3 and train-procgen-pytorch."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def read_series(
     Args:
         checkpoints: a file, folder, pattern, address or name (`models:breakout-series`), or a sequence of these
         metadata: overrides the metadata of all checkpoints
-        steps_per_number: factor by which the last number in the name of a file is multiplied to get its training step
+        steps_per_number: factor by which the last number in a file name is multiplied to get the training step
 
     Checkpoints are ordered by their steps if all steps are known. Otherwise they are in the order of the arguments, and
     the files of a folder or pattern are ordered by the numbers in their names. In a folder or pattern, a copy of
@@ -71,11 +71,11 @@ def read_series(
                 found[key] = one
             elif paths is None:
                 other = found[key].checkpoint.path
-                raise OptionError(f"checkpoints: {path} has the same content as {other}: leave one of them out")
+                raise OptionError(f"checkpoints: {path} has the same content as {other}; leave one of them out")
     series = list(found.values())
     if len(series) < 2:
         given = f"{', '.join(texts)} is one" if texts else "there is no"
-        raise CheckpointError(f"{given} checkpoint: compare takes at least two (run explains a single one)")
+        raise CheckpointError(f"{given} checkpoint, but compare needs at least two (run explains a single one)")
     _check_environments(series)
     if all(one.step is not None for one in series):
         series.sort(key=lambda one: one.step or 0.0)
@@ -109,7 +109,7 @@ def find_curve(
         except ClarityError:
             continue
     if columns is not None:
-        raise OptionError(f"log_columns={columns!r} needs a log, and none is beside the checkpoints: give log")
+        raise OptionError(f"log_columns={columns!r} needs a log, but there is none beside the checkpoints; set log")
     return None
 
 
@@ -154,8 +154,8 @@ def _read(path: Path, metadata: Mapping[str, object], steps_per_number: float | 
 
 
 def _content(checkpoint: Checkpoint) -> str:
-    """Return a hash of a checkpoint's network and parameters. It is the same for copies, whose files may differ in the
-    time when they were written.
+    """Return a hash of a checkpoint's network and parameters. Copies have the same hash, even if their files differ in
+    the time at which they were written.
     """
     digest = hashlib.sha256(checkpoint.network.encode())
     for name, array in sorted(checkpoint.parameters.items()):
@@ -172,8 +172,8 @@ def _check_environments(series: Sequence[SeriesCheckpoint]) -> None:
             value, other = expected.get(name), played.get(name)
             if to_plain(value) != to_plain(other):
                 raise OptionError(
-                    f"{one.checkpoint.path.name} plays with {name}={other!r}, {first.path.name} with {value!r}: "
-                    "compare checkpoints of one environment, or choose one for all with metadata"
+                    f"{one.checkpoint.path.name} plays with {name}={other!r}, but {first.path.name} with {value!r}; "
+                    "compare checkpoints of one environment, or choose one environment for all with metadata"
                 )
 
 
@@ -184,7 +184,7 @@ def _environment(checkpoint: Checkpoint) -> dict[str, object]:
 
 
 def _with_names(series: Sequence[SeriesCheckpoint]) -> list[SeriesCheckpoint]:
-    """Return the checkpoints. Files of the same name in different folders are named FOLDER/NAME."""
+    """Return the checkpoints. Files with the same name in different folders are named FOLDER/NAME."""
     names = [one.name for one in series]
     return [
         replace(one, name=f"{one.checkpoint.path.parent.name}/{one.name}") if names.count(one.name) > 1 else one

@@ -39,11 +39,13 @@ class Source(ABC):
     @property
     @abstractmethod
     def identity(self) -> list[object]:
-        """A JSON value that identifies agent and samples."""
+        """A JSON value that identifies the agent and its samples."""
 
     @abstractmethod
     def preview(self, recordings: Directory) -> Preview:
-        """Return a few of the samples, to plan the page and to measure its cost. `recordings` is as for `samples`."""
+        """Return a few of the samples, to plan the page and to measure its cost. `recordings` has the same meaning as
+        in `samples`.
+        """
 
     def tasks(self, recordings: Directory) -> list[Task]:
         """Return the tasks that record missing episodes. The ranks share the tasks of all sources of a page."""

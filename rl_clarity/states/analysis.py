@@ -59,7 +59,7 @@ class StateAnalysis:
     def table(self, name: str = "directions") -> list[dict[str, Any]]:
         """Return one of the tables `directions`, `clusters`, `behaviors`, `causes` and `memory`, as a list of rows.
 
-        Raises OptionError for another name.
+        Raises OptionError for any other name.
         """
         tables = {
             "directions": self._direction_rows,
@@ -125,7 +125,7 @@ class StateAnalysis:
         return list(self.facts.get("lags", self.facts["options"]["lags"]))
 
     def files(self) -> dict[str, bytes]:
-        """Return the contents of `states.npz` and `states.json`; the same analysis gives the same bytes."""
+        """Return the contents of `states.npz` and `states.json`, by file name. Equal analyses have equal contents."""
         directions = {f"directions.{name}": array for name, array in self.directions.arrays().items()}
         buffer = io.BytesIO()
         np.savez_compressed(buffer, **cast(dict[str, Any], {**self.arrays, **directions}))
@@ -155,8 +155,8 @@ def check_folder(place: str | os.PathLike[str]) -> None:
     foreign = [name for name in (ARRAYS, FACTS) if os.path.lexists(folder / name) and not _is_own(folder / name)]
     if foreign:
         raise OutputError(
-            f"{folder} contains {' and '.join(foreign)} of another program, or damaged: choose another directory, or "
-            "replace them with overwrite=True (--force)"
+            f"{folder} contains {' and '.join(foreign)}, which another program wrote, or which cannot be read; choose "
+            "another directory, or use overwrite=True (--force) to replace existing files"
         )
 
 
@@ -174,7 +174,8 @@ def _is_own(path: Path) -> bool:
 
 
 def load_states(folder: str | os.PathLike[str]) -> StateAnalysis:
-    """Read an analysis that `StateAnalysis.save` wrote, or that of a memory page, from the page's folder `states`.
+    """Read an analysis that `StateAnalysis.save` wrote, or the analysis of a memory page from the page's folder
+    `states`.
 
     Raises SamplesError if the analysis is missing, is damaged, or has an unsupported version.
     """
@@ -188,7 +189,7 @@ def load_states(folder: str | os.PathLike[str]) -> StateAnalysis:
 
 
 def read_analysis(read: Callable[[str], bytes], place: str) -> StateAnalysis:
-    """Read an analysis. `read` returns the contents of the file with a name; error messages mention `place`.
+    """Read an analysis. `read` returns the contents of the file with the given name. Error messages mention `place`.
 
     Raises SamplesError if the analysis is missing, is damaged, or has an unsupported version.
     """
@@ -199,9 +200,9 @@ def read_analysis(read: Callable[[str], bytes], place: str) -> StateAnalysis:
         if not isinstance(facts, dict):
             raise ValueError(f"{FACTS} must be a JSON object")
     except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
-        raise SamplesError(f"{place} holds no analysis of states, or it is damaged: {error}") from error
+        raise SamplesError(f"{place} contains no analysis of states, or the analysis is damaged: {error}") from error
     if facts.pop("version", None) != VERSION:
-        raise SamplesError(f"{place}/{FACTS} has another version; version {VERSION} is supported")
+        raise SamplesError(f"{place}/{FACTS} has an unsupported version; only version {VERSION} is supported")
     prefix = "directions."
     own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
     rest = {name: array for name, array in arrays.items() if not name.startswith(prefix)}
@@ -223,7 +224,7 @@ def analyze_states(
         options: See `StateOptions`: `method`, `count`, `clustering`, `clusters`, `lags`, `maps`, `replay_steps`, ...
 
     Raises:
-        OptionError: Invalid options, a recording without states, or states of another agent.
+        OptionError: An option is invalid, or the recording has no states or those of a different agent.
         DependencyError: A package for a method is not installed.
         SamplesError: The recording is damaged.
     """

@@ -59,7 +59,8 @@ def direction_cards(
     - `top`, `middle`, `bottom` (D, 8): rows of example steps from the highest, median and lowest 1 %, each from a
       different episode; -1 where there are fewer episodes.
     - `readout` (D, outputs): mean gradient of each logit, and of the value if there is one, with respect to the
-      coordinate of the state before the step, by the chain rule (`Directions.pull`); not for agents without gradients.
+      coordinate of the state before the step, by the chain rule (`Directions.pull`). It is left out for agents without
+      gradients.
     - `cosine` (D, D): cosine similarities of the directions' vectors in state space.
     - `correlation.NAME` (D,): correlation with each number of `step_facts`; `correlation.action` (D, actions):
       correlation with the indicator of each action.

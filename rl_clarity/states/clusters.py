@@ -20,7 +20,7 @@ SHARE = 0.95
 MOST_COMPONENTS = 16
 NOISE = -1
 SMALLEST = 0.005
-"""Minimum size of a cluster of HDBSCAN, as a share of the rows that it is fitted to."""
+"""Minimum size of an HDBSCAN cluster, as a share of the rows that HDBSCAN is fitted to."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def find_clusters(
     seeds: int = 2,
     rows: np.ndarray | None = None,
 ) -> Clusters:
-    """Cluster points (n, D), and measure how much the clusters agree with those of `seeds` other seeds.
+    """Cluster points (n, D), and measure how well the clusters agree with those from `seeds` other seeds.
 
     `kmeans`, `gaussian_mixture` (full covariances), `ward` and `hdbscan` are those of scikit-learn. If there are many
     points, they are fitted to a random sample, which also depends on the seed. With `ward` and `hdbscan`, other points
@@ -86,7 +86,7 @@ def find_clusters(
             nearest of these.
 
     Raises:
-        OptionError: An unknown method, or fewer points than clusters.
+        OptionError: The method is unknown, or there are not more points than clusters.
     """
     from sklearn.metrics import adjusted_rand_score
     from threadpoolctl import threadpool_limits
@@ -97,9 +97,9 @@ def find_clusters(
         found = find_clusters(points[rows], method, count, seed, seeds=seeds)
         return replace(found, labels=_nearest(points, rows, found.labels))
     if isinstance(count, bool) or count < 1 or len(points) <= count:
-        raise OptionError(f"count={count!r} must be at least 1, and less than the number of points, {len(points)}")
+        raise OptionError(f"count={count!r} must be at least 1, and less than the number of points ({len(points)})")
     points = np.asarray(points, np.float64)
-    with threadpool_limits(1):  # the same sums on any machine; and little is gained by more threads
+    with threadpool_limits(1):  # the same sums on any machine; more threads would gain little
         fits = [_ordered(_FITS[method](points, count, seed + i)) for i in range(1 + seeds)]
     scores = [adjusted_rand_score(fits[0], other) for other in fits[1:]]
     return Clusters(method, fits[0], float(np.mean(scores)) if scores else float("nan"))
@@ -157,7 +157,7 @@ def _hdbscan(points: np.ndarray, count: int, seed: int) -> np.ndarray:
 
 
 def _nearest(points: np.ndarray, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Return labels of all points, each that of the nearest fitted point. `rows` are the indices of fitted points."""
+    """Return the label of the nearest fitted point for each point. `rows` are the indices of the fitted points."""
     from sklearn.neighbors import KNeighborsClassifier
 
     if len(rows) == len(points):

@@ -41,7 +41,7 @@ def lagged_correlation(s: np.ndarray, lags: Sequence[int], by: np.ndarray | None
             of the sorted labels: correlations within each cluster. A pair belongs to the cluster of its earlier step.
 
     Raises:
-        OptionError: `s` or `by` has another shape, there are no lags, or a lag is out of range.
+        OptionError: The shape of `s` or `by` is invalid, there are no lags, or a lag is out of range.
     """
     values, labels = _checked(s, lags, by)
     groups = [None] if labels is None else list(np.unique(labels))
@@ -90,10 +90,10 @@ def consistency(
     """Return how often entries of influence and correlation, both (L, D, D) or (K, L, D, D), have the same sign.
 
     Only entries off the diagonal are counted, because a coordinate that changes slowly is always correlated with
-    itself. Entries that are 0 are not counted, because they have no sign. The null distribution is that of the share if
-    different coordinates are unrelated. With `sequences`, it comes from correlations of coordinates after the sequences
-    are permuted for each coordinate separately, which preserves how each coordinate changes over time. Without
-    `sequences`, the entries of the influence are permuted, which assumes that entries are independent.
+    itself. Entries that are 0 are not counted, because they have no sign. The null distribution is the distribution of
+    the share when different coordinates are unrelated. With `sequences`, it comes from correlations of coordinates
+    after the sequences are permuted for each coordinate separately, which preserves how each coordinate changes over
+    time. Without `sequences`, the entries of the influence are permuted, which assumes that entries are independent.
 
     Args:
         influence: as `rl_clarity.influence` returns it.
@@ -106,13 +106,13 @@ def consistency(
         threshold: Count only entries whose magnitude is at least this share of the largest one, in both matrices.
 
     Raises:
-        OptionError: Shapes that differ, or an option out of range.
+        OptionError: The shapes differ, or an option is out of range.
     """
     first, second = np.asarray(influence, np.float64), np.asarray(correlation, np.float64)
     if first.shape != second.shape or first.ndim < 3:
         raise OptionError(f"influence {first.shape} and correlation {second.shape} must have the same shape (L, D, D)")
     if permutations < 1 or not 0 <= threshold <= 1:
-        raise OptionError(f"permutations={permutations} must be at least 1, threshold={threshold} from 0 to 1")
+        raise OptionError(f"permutations={permutations} must be positive, and threshold={threshold} from 0 to 1")
     if sequences is not None and (first.ndim != 3 or len(lags) != len(first) or len(sequences) < 2):
         raise OptionError(
             f"sequences need matrices (L, D, D), as many lags as matrices, and at least 2 sequences; got influence "
@@ -162,17 +162,19 @@ def _unrelated(sequences: np.ndarray, lags: Sequence[int], count: int, rng: np.r
 def _checked(s: np.ndarray, lags: Sequence[int], by: Any) -> tuple[np.ndarray, np.ndarray | None]:
     values = np.asarray(s, np.float64)
     if values.ndim != 3:
-        raise OptionError(f"s has the shape {values.shape}; (N, T, D) is needed: N sequences of T steps")
+        raise OptionError(f"s has the shape {values.shape}; expected (N, T, D), for N sequences of T steps")
     wrong = [lag for lag in lags if isinstance(lag, bool) or lag != int(lag) or not 0 <= lag < values.shape[1]]
     if wrong or not len(lags):
-        raise OptionError(f"lags={list(lags)} must be from 0 to {values.shape[1] - 1}, for sequences of that length")
+        raise OptionError(
+            f"lags={list(lags)} must be from 0 to {values.shape[1] - 1}, less than the length of the sequences"
+        )
     if by is None:
         return values, None
     labels = np.asarray(by)
     if labels.shape == values.shape[:1]:
         labels = np.repeat(labels[:, None], values.shape[1], axis=1)
     if labels.shape != values.shape[:2]:
-        raise OptionError(f"by has the shape {labels.shape}; {values.shape[:1]} or {values.shape[:2]} is needed")
+        raise OptionError(f"by has the shape {labels.shape}; expected {values.shape[:1]} or {values.shape[:2]}")
     return values, labels
 
 

@@ -21,7 +21,7 @@ class StateData:
     states: np.ndarray  # (n, H) float32: the state before each step, all of its parts flattened and concatenated
     episode: np.ndarray  # (n,) int: position of the episode in the recording
     time: np.ndarray  # (n,) int: step in the episode, from 0
-    length: np.ndarray  # (n,) int: steps of the episode
+    length: np.ndarray  # (n,) int: number of steps of the episode
     actions: np.ndarray  # (n,)
     rewards: np.ndarray  # (n,) float32
     logits: np.ndarray | None = None  # (n, A) float32: logits of the policy, without noise, or action values
@@ -90,8 +90,8 @@ class StateData:
         return observations.reshape(*rows.shape, *observations.shape[1:])
 
     def frames(self, rows: np.ndarray) -> np.ndarray:
-        """Read uint8 images (len(rows), height, width, channels) that show some rows: frames if these were recorded,
-        else observations.
+        """Read uint8 images (len(rows), height, width, channels) that show the steps at some rows: frames if they were
+        recorded, otherwise observations.
         """
         return self._read(rows, lambda episode: episode.observations if episode.frames is None else episode.frames)
 
@@ -144,11 +144,11 @@ def read_states(recording: Recording, *, part: int | None = None) -> StateData:
         states = episode.states
         if states is None:
             raise OptionError(
-                f"episode {number} of {recording.location} has no recurrent states: record a recurrent agent"
+                f"episode {number} of {recording.location} has no recurrent states; record a recurrent agent"
             )
         if part is not None:
             if not 0 <= part < len(states):
-                raise OptionError(f"part={part}: the state has the parts 0 to {len(states) - 1}")
+                raise OptionError(f"part={part} does not exist; the state has the parts 0 to {len(states) - 1}")
             states = (states[part],)
         arrays = [np.asarray(state, np.float32).reshape(len(episode), -1) for state in states]
         sizes = tuple(array.shape[1] for array in arrays)

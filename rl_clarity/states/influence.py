@@ -54,14 +54,14 @@ def influence(
     """
     data = recording if isinstance(recording, StateData) else read_states(recording)
     if by is not None and np.shape(by) != (len(data),):
-        raise OptionError(f"by has the shape {np.shape(by)}; ({len(data)},) is needed: a label for each step")
+        raise OptionError(f"by has the shape {np.shape(by)}; expected ({len(data)},), a label for each step")
     ends, gradients = memory_jacobians(agent, data, directions.readout, lags, samples=samples, seed=seed)
     jacobians = np.swapaxes(directions.pull(gradients), -1, -2)  # (n, L, D of t, D of t + lag)
     return mean_jacobian(jacobians, ends, lags, by)
 
 
 def mean_jacobian(jacobians: np.ndarray, ends: np.ndarray, lags: Sequence[int], by: np.ndarray | None) -> np.ndarray:
-    """Return the mean (L, D, D) of Jacobians (n, L, D, D), or with labels `by`, means (K, L, D, D) for each label.
+    """Return the mean (L, D, D) of Jacobians (n, L, D, D) or, with labels `by`, the means for each label, (K, L, D, D).
 
     `ends` (n,) are the rows of the later steps. The label of the earlier step counts.
     """
@@ -101,14 +101,15 @@ def memory_jacobians(
     candidates = np.flatnonzero(data.time >= depth)
     if not len(candidates):
         raise OptionError(
-            f"lags={list(lags)}: no episode has more than {depth} steps; the longest has {data.time.max() + 1}"
+            f"lags={list(lags)} are too large, because no episode has more than {depth} steps; the longest has "
+            f"{data.time.max() + 1}"
         )
     rng = np.random.default_rng(seed)
     ends = np.sort(rng.choice(candidates, min(samples, len(candidates)), replace=False))
     initial = initial_state(agent, len(ends))
     weights = np.asarray(weights, np.float32)
     if weights.shape[0] != data.states.shape[1]:
-        raise OptionError(f"weights have {weights.shape[0]} rows; the states have {data.states.shape[1]} values")
+        raise OptionError(f"weights have {weights.shape[0]} rows, but the states have {data.states.shape[1]} values")
     current = np.repeat(weights.T[None], len(ends), axis=0)  # (n, D, H)
     results: dict[int, np.ndarray] = {}
     for lag in range(1, depth + 1):

@@ -91,7 +91,8 @@ class Intervention:
         action.
 
         By default it shows the pair with the largest difference of returns. Raises OutputError if the file cannot be
-        written, or if another file exists and `overwrite` is false; OptionError if `episode` is out of range.
+        written, or if a different file exists and `overwrite` is false. Raises OptionError if `episode` is out of
+        range.
         """
         with suppress(OSError):  # write_output reports the problem
             create_folder(Path(path).parent)
@@ -125,7 +126,7 @@ def intervene(
     `rl_clarity.recordings.paired_play`). The same arguments give the same result.
 
     Args:
-        agent: An agent whose `metadata` name its environment, as those of an agent from a checkpoint do.
+        agent: An agent whose `metadata` name its environment, such as an agent from a checkpoint.
         edits: Edits of the agent: `SwapDirections`, `Ablate` or `Steer`.
         analysis: Analysis of the agent's states. With it, the shares of steps in each cluster (of its first method)
             are compared, too. A state is in the cluster of the analyzed state whose coordinates are nearest.

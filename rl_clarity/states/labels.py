@@ -1,4 +1,6 @@
-"""Labels of recorded steps: actions, rewards, and values that the environment reported, at the same step or others."""
+"""Labels of recorded steps: actions, rewards, and values that the environment reported, at the same step or at other
+steps.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ class Label:
     name: str
     values: np.ndarray  # (n,) float64; NaN where unknown
     classes: np.ndarray | None
-    """Values (K,) of the classes, or None for numbers."""
+    """Values (K,) of the classes, or None for a numeric label."""
 
     @property
     def kind(self) -> Literal["binary", "classes", "number"]:
@@ -38,7 +40,7 @@ class Label:
 
     @property
     def targets(self) -> np.ndarray:
-        """(n, C) targets of a regression: the number (C = 1), or an indicator of each class; 0 where unknown."""
+        """(n, C) targets of a regression: the numeric value (C = 1), or an indicator of each class; 0 where unknown."""
         if self.classes is None:
             return np.nan_to_num(self.values)[:, None]
         return (self.values[:, None] == self.classes).astype(np.float64)
@@ -58,7 +60,7 @@ def read_labels(data: StateData, rows: np.ndarray, labels: Labels | None) -> tup
     else:
         named = dict.fromkeys(labels)
     if not named:
-        raise OptionError("labels is empty: name at least one, such as 'action+1'")
+        raise OptionError("labels is empty; name at least one label, such as 'action+1'")
     found, skipped = [], {}
     for name, given in named.items():
         try:
@@ -74,24 +76,25 @@ def read_labels(data: StateData, rows: np.ndarray, labels: Labels | None) -> tup
 
 
 def make_label(name: str, values: np.ndarray, episodes: np.ndarray) -> Label:
-    """Return a label with values (n,) at steps of the episodes (n,). Classes that occur in one episode become unknown.
+    """Return a label with values (n,) at steps of the episodes (n,). Classes that occur in only one episode become
+    unknown.
 
     Raises OptionError if the label has fewer than two values, or occurs in fewer than two episodes.
     """
     known = np.isfinite(values)
     distinct = np.unique(values[known])
     if len(distinct) < 2:
-        what = f"is {distinct[0]:g} at all probed steps" if len(distinct) else "is known at no probed step"
+        what = f"is {distinct[0]:g} at all probed steps" if len(distinct) else "is not known at any probed step"
         raise OptionError(f"label {name!r} {what}; a probe needs at least two values")
     if len(np.unique(episodes[known])) < FEWEST_EPISODES:
-        raise OptionError(f"label {name!r} is known in one episode; it must be in at least {FEWEST_EPISODES}")
+        raise OptionError(f"label {name!r} is known in only one episode; it must be in at least {FEWEST_EPISODES}")
     if len(distinct) > MOST_CLASSES or (distinct != np.rint(distinct)).any():
         return Label(name, np.where(known, values, np.nan), None)
     common = np.array([one for one in distinct if len(np.unique(episodes[values == one])) >= FEWEST_EPISODES])
     if len(common) < 2:
         raise OptionError(
-            f"label {name!r}: of its values {', '.join(f'{one:g}' for one in distinct)}, "
-            f"{len(common)} occur in at least {FEWEST_EPISODES} episodes; two such values are needed"
+            f"label {name!r} has the values {', '.join(f'{one:g}' for one in distinct)}, but only {len(common)} of "
+            f"them occur in at least {FEWEST_EPISODES} episodes; at least two such values are needed"
         )
     return Label(name, np.where(np.isin(values, common), values, np.nan), common)
 
@@ -121,8 +124,8 @@ def _values(data: StateData, text: str) -> np.ndarray:
         known = ["action", "reward", "return", *data.recording[int(data.episode[0])].info]
         raise OptionError(
             f"label {text!r}: the recording has no {match['name']!r}; it has {', '.join(known)}. NAME@1 is the value "
-            "at the first step, NAME+4 that of 4 steps later, NAME-4 that of 4 steps before; rl-clarity record --info "
-            "records more"
+            "at the first step, NAME+4 the value 4 steps later, and NAME-4 the value 4 steps earlier. rl-clarity "
+            "record --info records more values"
         )
     rows = np.arange(len(data))
     if match["step"]:
@@ -149,9 +152,13 @@ def _series(data: StateData, name: str, index: str | None) -> np.ndarray | None:
         array = np.concatenate(parts)
     flat = np.asarray(array, np.float64).reshape(len(array), -1)
     if index is None and flat.shape[1] != 1:
-        raise OptionError(f"label {name!r} has {flat.shape[1]} numbers at each step; {name}[0] is the first")
+        raise OptionError(
+            f"label {name!r} has {flat.shape[1]} numbers at each step; choose one of them, such as {name}[0]"
+        )
     if int(index or 0) >= flat.shape[1]:
-        raise OptionError(f"label {name}[{index}]: there are only {flat.shape[1]} numbers at each step")
+        raise OptionError(
+            f"label {name}[{index}] does not exist, because there are only {flat.shape[1]} numbers at each step"
+        )
     return flat[:, int(index or 0)]
 
 
@@ -172,10 +179,10 @@ def _given(data: StateData, name: str, given: Any) -> np.ndarray:
     except (TypeError, ValueError) as error:
         if isinstance(error, OptionError):
             raise
-        raise OptionError(f"label {name!r} must have numbers: {error}") from None
+        raise OptionError(f"label {name!r} must contain numbers: {error}") from None
     if values.shape != (len(data),):
         raise OptionError(
-            f"label {name!r} has the shape {values.shape}; a value for each of {len(data)} steps is needed, or a list "
+            f"label {name!r} has the shape {values.shape}; expected a value for each of {len(data)} steps, or a list "
             f"of {len(lengths)} arrays, one for each episode"
         )
     return values

@@ -42,8 +42,8 @@ class HeldOut:
     def scores(self, weights: np.ndarray) -> np.ndarray:
         """Return scores (R,) of R resamples of the episodes. `weights` (R, E) counts each episode in each resample.
 
-        The score of classes is the mean over classes of the share of correct steps (balanced accuracy). That of numbers
-        is 1 - (squared error) / (squared error of the mean), as R2.
+        For classes, the score is the mean over classes of the share of correct steps (balanced accuracy). For a numeric
+        label, it is R2: 1 - (squared error) / (squared error of the mean).
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             shares = (weights @ self.correct) / (weights @ self.total)
@@ -66,8 +66,8 @@ class HeldOut:
 def compressed(features: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray | None]:
     """Reduce features (n, d) to at most `MOST_FEATURES` principal components (n, k).
 
-    Also return the orthonormal basis (k, d) of the components, or None if there are few features, which are returned
-    unchanged.
+    Also return the orthonormal basis (k, d) of the components, or None if there are at most `MOST_FEATURES` features,
+    which are returned unchanged.
     """
     rows = np.asarray(features.reshape(len(features), -1), np.float32)
     if rows.shape[1] <= MOST_FEATURES:
@@ -88,14 +88,16 @@ def fold_numbers(episodes: np.ndarray, seed: int) -> np.ndarray:
 
 
 def held_out(features: np.ndarray, label: Label, episodes: np.ndarray, folds: np.ndarray) -> HeldOut:
-    """Predict a label in each fold with a probe that is fitted on the other folds. No value may be unknown."""
+    """Predict a label in each fold with a probe that is fitted on the other folds. All values of the label must be
+    known.
+    """
     return next(_probes(features, label, np.arange(len(features))[None], episodes, folds))
 
 
 def permuted_scores(
     features: np.ndarray, label: Label, orders: np.ndarray, episodes: np.ndarray, folds: np.ndarray
 ) -> np.ndarray:
-    """Return the scores (P,) of probes of permuted labels: in probe p, row i has the label of row `orders[p, i]`."""
+    """Return the scores (P,) of probes of permuted labels. In probe p, row i has the label of row `orders[p, i]`."""
     return np.array([probe.score for probe in _probes(features, label, orders, episodes, folds)])
 
 
@@ -136,8 +138,8 @@ def _predict(features: np.ndarray, targets: np.ndarray, folds: np.ndarray) -> tu
     The means are over the rows that the probe was fitted on: for classes, the mean prediction at the steps of each
     class, (F, P, K, C); for numbers, the mean target, (F, P, 1, 1).
 
-    The penalty is the one with the smallest error of the first of the P targets on the next fold, which is left out of
-    the fit for this. With only two folds, the penalty is fixed.
+    The penalty is the one with the smallest error on the next fold, for the first of the P targets. The next fold is
+    left out of the fits that are compared. With only two folds, the penalty is fixed.
     """
     n, count, size = targets.shape
     flat = targets.reshape(n, -1)

@@ -23,7 +23,8 @@ from rl_clarity.states.replay import policy_change, value_change
 
 EPISODES, EXCHANGES = 64, 32
 NOTICEABLE = 0.02
-"""Smallest change of the policy, in nats, that counts as a dependence: that of a probability from 50 % to 60 %."""
+"""Smallest change of the policy, in nats, that counts as a dependence. It corresponds to a probability that changes
+from 50 % to 60 %."""
 FEWEST, SHARE = 2, 0.05
 """A lag counts if the change is noticeable in at least this number and this share of the episodes."""
 SAME_STATE = 1e-4
@@ -138,8 +139,8 @@ class MemoryMatrix:
         return result
 
     def read(self) -> np.ndarray:
-        """Return the largest change (E, T) of each decision by any exchange: how much it depends on memory. NaN for
-        steps before the first exchange.
+        """Return the largest change (E, T) of each decision by any exchange: how much it depends on memory. The result
+        is NaN for steps before the first exchange.
         """
         result = np.full(self.policy.shape[:2], np.nan, np.float32)
         known = np.isfinite(self.policy).any(axis=1)
@@ -160,7 +161,7 @@ class MemoryMatrix:
     def beginning(self, episode: int, step: int) -> tuple[int, int] | None:
         """Return steps (a, b) that bound the earliest frame on which the decision at `step` depends.
 
-        This frame was seen at a or later, and before b. None as in `begins`.
+        This frame was seen at a or later, and before b. Return None in the same cases as `begins`.
         """
         column = self.policy[episode, : step + 1, step]
         known = np.flatnonzero(np.isfinite(column))

@@ -40,7 +40,7 @@ def memory_gradients(
         agent: A recurrent agent with `state_gradients`: any `KerasAgent`, `TorchAgent` or `JaxAgent`.
         data: The states of a recording, from `read_states`.
         rows: (B,) the steps t, each at least `steps` - 1 steps after the beginning of its episode.
-        scores: S outputs at t, as for `Agent.gradients`.
+        scores: S outputs at t, in the format of `Agent.gradients`.
         weights: (B, D, H) weights of D further targets: linear combinations of the state before step t, which does not
             depend on frame t.
         steps: n, the length of the window that ends at t.
@@ -62,7 +62,7 @@ def memory_gradients(
     differentiable: Any = require(agent, "state_gradients", "gradients", for_="gradients through memory")
     rows = np.asarray(rows)
     if not len(rows) or steps < 1 or (data.time[rows] < steps - 1).any():
-        raise OptionError(f"rows is empty, or windows of steps={steps} steps begin before their episodes")
+        raise OptionError(f"rows is empty, or some windows of steps={steps} steps begin before their episodes")
     shares = np.ones(1) if baseline is None else (np.arange(points) + 0.5) / points
     copies = len(shares) * len(rows)
     first = rows - steps + 1
@@ -106,7 +106,7 @@ def memory_gradients(
 
 
 def _between(baseline: np.ndarray, observations: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """Return observations (P * B, height, width, channels) at P points of the line from the baseline to B observations.
+    """Return observations (P * B, height, width, channels) at P points on the line from the baseline to B observations.
 
     `shares` (P,) are the positions of the points: 0 for the baseline, 1 for the observation.
     """

@@ -17,11 +17,13 @@ class StateOptions:
     """How the states of a recurrent agent are analyzed."""
 
     method: str = "ica"
-    """Method that fits directions: `pca`, `ica`, `nmf`, `nmf_positive`, `units`, or one of an installed package."""
+    """Method that fits directions: `pca`, `ica`, `nmf`, `nmf_positive`, `units`, or a method of an installed
+    package."""
     count: int = 16
     """Number of directions."""
     outliers: float | None = None
-    """Do not fit to states whose distance from the nearest other state exceeds this multiple of the median distance."""
+    """Exclude states from the fit whose distance to the nearest other state exceeds this multiple of the median
+    distance."""
     clustering: tuple[str, ...] = ("kmeans",)
     """Methods of clustering: `kmeans`, `gaussian_mixture`, `ward` and `hdbscan`. Correlation and influence are also
     shown for each cluster of the first method."""
@@ -34,9 +36,9 @@ class StateOptions:
     map_points: int = 10_000
     """Largest number of steps that a map shows."""
     influence_samples: int = 128
-    """Number of steps over which influence is averaged; 0 for no influence."""
+    """Number of steps over which influence is averaged; 0 to skip influence."""
     replay_steps: int = 16
-    """Number of steps for which frames are replayed from a changed state; 0 for no replay."""
+    """Number of steps for which frames are replayed from a changed state; 0 to skip the replay."""
     replay_samples: int = 32
     """Number of states that are changed, from each of which frames are replayed."""
     replay_directions: bool = True
@@ -53,5 +55,5 @@ class StateOptions:
         check_minimum(self, 0, "influence_samples", "replay_steps", "seed")
         check_option(self, "method", self.method in REDUCTIONS, f"must be one of {', '.join(REDUCTIONS)}")
         known = all(method in CLUSTERINGS for method in self.clustering) and bool(self.clustering)
-        check_option(self, "clustering", known, f"must be of {', '.join(CLUSTERINGS)}")
-        check_option(self, "lags", bool(self.lags) and min(self.lags) >= 1, "must be numbers of steps from 1 on")
+        check_option(self, "clustering", known, f"must be one or more of {', '.join(CLUSTERINGS)}")
+        check_option(self, "lags", bool(self.lags) and min(self.lags) >= 1, "must be numbers of steps, each at least 1")

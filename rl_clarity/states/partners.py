@@ -8,7 +8,7 @@ from rl_clarity.states.data import StateData
 
 PARTNERS = 4
 FAR = 0.5
-"""The state of a partner differs by at least this share of the largest difference of any candidate."""
+"""Smallest difference of a partner's state, as a share of the largest difference of any candidate's state."""
 CANDIDATES = 256
 """Largest number of episodes among which partners are chosen."""
 
@@ -31,9 +31,10 @@ class Partners:
         """(H,) the range of each unit."""
 
     def rows(self, row: int, count: int) -> np.ndarray:
-        """Return the rows of at most `count` other episodes at the same step; no rows if no other episode reaches it.
+        """Return rows of at most `count` other episodes at the same step, or no rows if no other episode reaches this
+        step.
 
-        Their states differ strongly from that of `row`, and from each other.
+        The states at these rows differ strongly from the state at `row`, and from each other.
         """
         data, step = self._data, self._data.time[row]
         possible = self._starts[data.length[self._starts] > step] + step
@@ -47,7 +48,7 @@ def _different(differences: np.ndarray, count: int) -> np.ndarray:
     """Return the indices of at most `count` large differences (n, H) that also differ from each other.
 
     The first is the largest. Each further one is the farthest from those already chosen, among differences that are at
-    least half as large as the largest. So partners do not all differ from the state in the same way.
+    least half as large as the largest. Thus, partners do not all differ from the state in the same way.
     """
     sizes = np.linalg.norm(differences, axis=1)
     large = np.flatnonzero(sizes >= FAR * sizes.max())
@@ -61,7 +62,9 @@ def _different(differences: np.ndarray, count: int) -> np.ndarray:
 
 
 def over_partners(changes: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return means and standard deviations of changes over partners, which are along `axis`; NaN without a partner."""
+    """Return the means and standard deviations over partners, which are along `axis`. They are NaN where there is no
+    partner.
+    """
     known = np.isfinite(changes)
     with np.errstate(invalid="ignore"):  # 0 / 0 where there is no partner
         count = known.sum(axis=axis)

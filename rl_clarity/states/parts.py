@@ -119,7 +119,7 @@ class Part:
 
 
 def fit_states(agent: Agent, data: StateData, options: StateOptions) -> FittedStates:
-    """Fit directions and clusters to states. Raises OptionError for states of another agent."""
+    """Fit directions and clusters to states. Raises OptionError if the states are those of a different agent."""
     check_states(agent, data, options.part)
     rows = data.changed_rows
     states = data.states[rows]
@@ -140,13 +140,13 @@ def check_states(agent: Agent, data: StateData, part: int | None = None) -> None
     expected = sizes if part is None else sizes[part : part + 1]
     if data.parts != expected:
         raise OptionError(
-            f"the states of {data.recording.location} have parts of the sizes {data.parts}, those of the agent "
-            f"{expected}: it is a recording of another agent"
+            f"the states of {data.recording.location} have parts of the sizes {data.parts}, but those of the agent "
+            f"have {expected}; this is a recording of a different agent"
         )
     if len(data) < FEWEST_STATES:
         raise OptionError(
             f"{data.recording.location} has {len(data)} steps; at least {FEWEST_STATES} are needed, and some "
-            "hundreds for meaningful results: record longer or more episodes"
+            "hundreds for meaningful results; record longer or more episodes"
         )
 
 
@@ -182,7 +182,7 @@ def _maps(fitted: FittedStates) -> Part:
 
 
 def map_perplexity(points: int) -> float:
-    """Return the perplexity of a map by t-SNE of this many points."""
+    """Return the t-SNE perplexity for a map of this many points."""
     return usable_perplexity(PERPLEXITY, min(points, 5000))
 
 
@@ -192,7 +192,7 @@ def _causes(fitted: FittedStates) -> Part:
     longest = int((data.length - data.time)[fitted.rows].max())
     lags = tuple(lag for lag in options.lags if lag < min(LONGEST, longest))
     if not lags:
-        why = f"the longest episode has {data.length.max()} steps: none of the lags {options.lags} is possible"
+        why = f"the longest episode has {data.length.max()} steps, so none of the lags {options.lags} is possible"
         return Part(skipped={"causes": why})
     coordinates = np.full(fitted.coordinates.shape, np.nan)
     coordinates[fitted.rows] = fitted.coordinates[fitted.rows]

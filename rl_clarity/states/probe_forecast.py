@@ -59,7 +59,7 @@ class Amount:
     longest: int
     """Number of steps of the longest episode."""
     classes: Sequence[int]
-    """Number of classes of each label; 0 for a number."""
+    """Number of classes of each label; 0 for a numeric label."""
 
     @classmethod
     def planned(cls, agent: Agent, lengths: Sequence[int], labels: Sequence[str]) -> Amount:
@@ -77,8 +77,8 @@ def forecast_probes(
 ) -> Forecast:
     """Return a forecast of how long `probe` will take.
 
-    The shortest time is for the case that the agent knows no label, the longest for the case that it knows all,
-    because `use` is measured only for known labels. Raises OptionError as `probe` does.
+    The shortest time is for the case that the agent knows no label, the longest for the case that it knows all, because
+    `use` is measured only for known labels. Raises OptionError in the same cases as `probe`.
     """
     sample = find_steps(agent, data, play, seed)
     found, _ = read_labels(data, sample.rows, labels)
@@ -140,7 +140,7 @@ def _replayed(agent: Agent, data: StateData, lanes: int, episodes: int, steps: i
 
 
 def _label_pieces(agent: Agent, states: np.ndarray, amount: Amount, classes: int, number: int) -> Iterator[Piece]:
-    """Yield the pieces of work for probing `number` labels with `classes` classes each (0 for numbers)."""
+    """Yield the pieces of work for probing `number` labels with `classes` classes each (0 for numeric labels)."""
     label, sample = _random_label(len(states), amount.episodes, classes)
     features = {"state": states, "observation": np.random.default_rng(1).normal(size=(len(states), MOST_FEATURES))}
     if has(agent, "other_parameters"):

@@ -50,7 +50,7 @@ class Probe:
     kind: str
     """`binary`, `classes` or `number`."""
     classes: tuple[float, ...]
-    """Values of the classes; empty for a number."""
+    """Values of the classes; empty for a numeric label."""
     episodes: int
     steps: int
     """Number of steps with a known label."""
@@ -58,7 +58,7 @@ class Probe:
     """Score without any information."""
     state: Score
     """Score of the probe of the states. For classes, this is the mean over classes of the share of correct steps
-    (balanced accuracy); for numbers, the share of their variance that is predicted (R2)."""
+    (balanced accuracy); for a numeric label, the share of its variance that is predicted (R2)."""
     observation: Score
     """Score of the same probe of the observation at the same step."""
     untrained: Score | None
@@ -77,7 +77,7 @@ class Probe:
     subspace: Subspace | None = None
     """Directions in state space along which the label is encoded; None unless the label is known and `use` is set."""
     use: Use | None = None
-    """How decisions change when the subspace is exchanged or removed; None as for `subspace`."""
+    """How decisions change when the subspace is exchanged or removed; None in the same cases as `subspace`."""
 
     @property
     def known(self) -> bool:
@@ -98,7 +98,7 @@ class Probe:
         """Whether the label is known, in words."""
         if not self.known:
             return "not above the baselines"
-        return "known" if self.above_baselines else "known, to an untrained network, too"
+        return "known" if self.above_baselines else "also known to an untrained network"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the results as JSON values, with the rank of the subspace in place of its directions."""
@@ -125,7 +125,7 @@ class Probes:
 
     probes: tuple[Probe, ...]
     skipped: Mapping[str, str]
-    """Default labels that were not probed, and why."""
+    """Default labels that were not probed, with the reasons."""
 
     def __iter__(self) -> Iterator[Probe]:
         return iter(self.probes)
@@ -202,13 +202,13 @@ def probe(
         recording: A recording of the agent's play with its states (see `rl_clarity.record`), or its path or address.
         labels: Names of labels: `action`, `reward`, `return`, and names of recorded `info` (`Recorder.add(info=)`,
             `record(info=)`). `NAME[0]` is an entry of an array, `NAME@1` is the value at the first step, `NAME+4` is
-            the value 4 steps later, and `NAME-4` is the value 4 steps earlier. Or a dictionary of arrays: a value for
-            each step of the recording, or a list with an array for each episode. Integers with at most 16 different
-            values are classes. By default all numbers in `info`, at the same and at the first step, and the next
-            action and reward.
+            the value 4 steps later, and `NAME-4` is the value 4 steps earlier. It can also be a dictionary of arrays: a
+            value for each step of the recording, or a list with an array for each episode. Integers with at most 16
+            different values are classes. By default, these are all numbers in `info`, at the same and at the first
+            step, and the next action and reward.
         use: Also measure whether the agent uses the labels that it knows.
-        play: Also let the agent play this many episodes, in the environment that its metadata name, with the subspace
-            exchanged between pairs of episodes, and with it removed; 0 to play none.
+        play: Also let the agent play this many episodes, in the environment that its metadata name, once with the
+            subspace exchanged between pairs of episodes, and once with it removed; 0 to skip this.
         seed: Seed of folds, permutations, partners and levels.
         dry_run: Only time small parts of the work, and return a forecast of the total time.
 
@@ -321,8 +321,8 @@ def _replayed_states(agent: Agent, data: StateData, sample: Sample) -> np.ndarra
 def permuted_orders(sample: Sample, count: int, seed: int) -> np.ndarray:
     """Return P random permutations of the episodes, as indices (P, n) of steps in the sample.
 
-    A step is replaced by the same step of the other episode. If the sample lacks it, it is replaced by the next step of
-    that episode in the sample, or by the last one.
+    A step is replaced by the same step of the episode that takes its place. If the sample lacks it, it is replaced by
+    the next step of that episode in the sample, or by the last one.
     """
     rng = np.random.default_rng(seed)
     episodes, index = np.unique(sample.episodes, return_inverse=True)

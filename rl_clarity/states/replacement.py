@@ -20,11 +20,11 @@ REPLACED = 3
 
 
 def compared_step(agent: Agent, data: StateData, others: Partners, row: int) -> int:
-    """Choose the episode that a window is compared with, and return the row of the same step in it; -1 if no other
+    """Choose the episode that a window is compared with, and return the row of the same step in it, or -1 if no other
     episode reaches the step.
 
-    Up to 16 episodes are tried whose states before the step differ strongly from that of `row` and from each other. The
-    one is chosen whose state changes the policy most when it replaces that of `row`.
+    Up to 16 episodes are tried, whose states before the step differ strongly from the state at `row` and from each
+    other. The chosen episode is the one whose state changes the policy most when it replaces the state at `row`.
     """
     candidates = others.rows(row, TRIED)
     if not len(candidates):
@@ -64,7 +64,7 @@ def measured_causes(
       Kullback-Leibler divergences of the changed policies, in nats, instead of changes of the target
     - `memory.change` (G, B): how much larger the target is than with the baseline in place of all frames of the window
 
-    The other episodes are the partners that `exchange_states` has before the next step. Their states may differ because
+    The other episodes are the partners that `exchange_states` uses for the next step. Their states may differ because
     of earlier frames, although their frames at this step are the same. So a partner is left out if its frame changes
     the state of this episode less than half as much as that of another partner does. Otherwise the mean would measure
     how many partners had a different frame, not the effect of the frame.

@@ -60,7 +60,7 @@ def replay(
 
     - `reset`: h(t) is the initial state;
     - `frozen`: every step starts from h(t), as if nothing was remembered after t;
-    - `swapped`: h(t) is the state of a random other episode, at the same step if possible;
+    - `swapped`: h(t) is the state of another random episode, at the same step if possible;
     - `removed NAME`: the coordinate of a direction is set to 0, its mean, at t.
 
     The curve over the steps shows how far back memory reaches, because the replayed frames gradually determine the
@@ -81,12 +81,12 @@ def replay(
     unknown = [kind for kind in kinds if kind not in KINDS]
     if unknown or steps < 1 or samples < 1:
         raise OptionError(
-            f"kinds={list(kinds)} must be of {', '.join(KINDS)}; steps={steps} and samples={samples} must be positive"
+            f"kinds={list(kinds)} may contain {', '.join(KINDS)}; steps={steps} and samples={samples} must be positive"
         )
     candidates = data.changed_rows
     candidates = candidates[data.time[candidates] > 0]
     if not len(candidates):
-        raise OptionError(f"no episode has more than one step: the longest has {data.length.max()}")
+        raise OptionError(f"no episode has more than one step; the longest has {data.length.max()}")
     left = (data.length - data.time)[candidates]
     steps = min(steps, int(left.max()))
     candidates = candidates[left >= steps]
@@ -129,7 +129,7 @@ def _play(agent: Agent, frames: Sequence[np.ndarray], states: np.ndarray, *, fro
 
 
 def _other_episodes(data: StateData, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray | None:
-    """Return for each row a random row of another episode, at the same step if possible. Return None if there is a
+    """Return, for each row, a random row of another episode, at the same step if possible. Return None if there is a
     single episode.
     """
     if len(np.unique(data.episode)) < 2:

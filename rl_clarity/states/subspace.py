@@ -26,8 +26,8 @@ LARGEST_RANK = 8
 SHARE = 0.95
 """Share of the squared covariances of states and label that the subspace contains."""
 ORDERS = 39
-"""Number of permutations of the labels. A group of steps is used if its covariances are larger than with all of these.
-"""
+"""Number of permutations of the labels. A group of steps is used if its covariances are larger than with each of these
+permutations."""
 STEPS = 32
 """Largest number of groups of steps. Covariances are computed for each group separately."""
 RANDOM_SUBSPACES = 4
@@ -64,10 +64,10 @@ class Change:
     """Mean decrease of the probability of the action that is most likely without the change, with its 95 % bootstrap
     interval over episodes."""
     flipped: float
-    """Share of episodes in which another action is most likely."""
+    """Share of episodes in which a different action becomes most likely."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the numbers as JSON values."""
+        """Return the fields as JSON values."""
         low, high = self.probability.low, self.probability.high
         return {"probability": self.probability.mean, "interval": [low, high], "flipped": self.flipped}
 
@@ -90,11 +90,11 @@ class Use:
     """Changes for each dose; the last dose is the full exchange."""
     removed: Change
     random: Change
-    """Changes when random subspaces of the same rank are exchanged; mean over several."""
+    """Changes when random subspaces of the same rank are exchanged, averaged over several of them."""
     whole: Change
     """Changes when the whole state is exchanged: the largest effect that memory can have."""
     above_random: Interval
-    """Difference of the primary measure from that of random subspaces."""
+    """Difference between the primary measure and that of random subspaces."""
     decisions: tuple[tuple[int, int], ...]
     """Episode and step (counted from 0) of each decision."""
     played: tuple[MeasuredDifference, MeasuredDifference] | None = None
@@ -131,16 +131,16 @@ class Use:
         change = self.exchanged[-1]
         low, high = change.probability.low, change.probability.high
         text = (
-            f"{self.verdict}: exchanged, the action's probability falls by {change.probability.mean:.2f} ({low:.2f} to "
-            f"{high:.2f}; random subspaces {self.random.probability.mean:.2f}, whole state "
-            f"{self.whole.probability.mean:.2f}), another action is most likely in {change.flipped:.0%} of "
+            f"{self.verdict}: the exchange lowers the action's probability by {change.probability.mean:.2f} ({low:.2f} "
+            f"to {high:.2f}; random subspaces {self.random.probability.mean:.2f}, whole state "
+            f"{self.whole.probability.mean:.2f}), and makes a different action most likely in {change.flipped:.0%} of "
             f"{self.episodes} episodes"
         )
         if self.played is not None:
             exchanged, removed = self.played
             text += (
-                f"; played, the return is {exchanged.ablated:.2f} exchanged and {removed.ablated:.2f} removed instead "
-                f"of {exchanged.unedited:.2f}"
+                f"; in play, the return is {exchanged.ablated:.2f} with the exchange and {removed.ablated:.2f} with "
+                f"the removal, instead of {exchanged.unedited:.2f}"
             )
         return text
 
@@ -148,9 +148,9 @@ class Use:
 def find_subspace(states: np.ndarray, label: Label, sample: Sample, seed: int) -> Subspace:
     """Find directions along which states (n, H) differ with a label, from half of the episodes.
 
-    They span most of the covariances of states and label. These are computed in groups of steps. Groups whose
-    covariances are not larger than by chance are ignored, unless this holds for all groups. At a step where the
-    covariances are 0, no linear probe can predict the label (Belrose et al., LEACE, 2023).
+    The directions span most of the covariance between states and label, which is computed separately in groups of
+    steps. Groups whose covariances are no larger than by chance are ignored, unless this holds for all groups. At a
+    step where the covariances are 0, no linear probe can predict the label (Belrose et al., LEACE, 2023).
     """
     distinct = np.random.default_rng(seed).permutation(np.unique(sample.episodes))
     used = np.sort(distinct[: max(2, len(distinct) // 2)])
@@ -223,7 +223,7 @@ def _random(subspace: Subspace, rng: np.random.Generator) -> Subspace:
 def _partners(
     values: np.ndarray, starts: np.ndarray, lengths: np.ndarray, classes: bool, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return for each episode the index of the episode whose labels differ most from its own, at steps that both have.
+    """Return, for each episode, the index of the episode whose labels differ most from its own at steps that both have.
 
     The difference is divided by the length of the episode, so steps that the other episode lacks count as equal. Ties
     are broken at random.

@@ -118,7 +118,7 @@ def with_panel(document: bytes, results: Results) -> bytes:
 
 
 def _check_origin(request: Request) -> None:
-    """Raise Forbidden for a request from a page of another site, UnsupportedMediaType if its type is not JSON."""
+    """Raise Forbidden for a request from another site's page, and UnsupportedMediaType if its type is not JSON."""
     origin, host = request.headers.get("Origin"), request.headers.get("Host", "")
     if origin is not None and origin != f"{request.scheme}://{host}":
         raise Forbidden("only the page of this server may send requests")

@@ -1,6 +1,6 @@
 """The WSGI application that serves the page of recordings, for TensorBoard and for `rl-clarity serve`.
 
-Only content that the manifest or its entries list can be requested. No part of an address is used as a path.
+Only content that the manifest or its entries list can be requested. No part of an address is used as a file path.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _POLICY = (
 
 
 class BaseApplication(ABC):
-    """Answer requests to the addresses of a page, and reject others.
+    """Answer requests to the addresses of a page, and reject all others.
 
     Args:
         prefix: The path under which the page is served, without a slash at the end.
@@ -58,14 +58,14 @@ class BaseApplication(ABC):
 
     @abstractmethod
     def find(self, name: str, since: str) -> Content | None:
-        """Return the content with a name, or None if there is none. Raises ClarityError for damaged data.
+        """Return the content called `name`, or None if there is none. Raises ClarityError for damaged data.
 
         `since` is the ETag of the version that the requesting page already has, or empty. The method may then return
         only the changes since that version.
         """
 
     def answer(self, request: Request, name: str) -> Response | None:
-        """Return the answer to a request for something other than content, such as a computation; else None."""
+        """Return the answer to a request for something other than content, such as a computation; otherwise None."""
         return None
 
     def __call__(self, environ: Any, start_response: Any) -> Iterable[bytes]:
@@ -159,7 +159,7 @@ def _check_host(header: str) -> None:
     if match is None or not is_local(match[1] or match[2]):
         raise BadRequest(
             f"Host {printable(header[:100])!r} is refused: open the page at localhost, or at the address that "
-            "rl-clarity serve printed; for other names, start it with another --host"
+            "rl-clarity serve printed; to use a different name, start it with a different --host"
         )
 
 

@@ -151,14 +151,14 @@ class ShownEpisode:
         )
 
     def _summary(self) -> EpisodeSummary:
-        """Return the summary in the entry from stored facts alone, because a page requests it before anything else."""
+        """Return the entry's summary from stored facts alone, because a page requests it before anything else."""
         end = _ENDS.get(self._episode.end)
         return EpisodeSummary(0, len(self._episode), self._episode.facts["return"], end or "cut")
 
     def series(self) -> dict[str, np.ndarray | bytes]:
         """Return the arrays of the series.
 
-        Arrays `info.NAME` are recorded info, numbers that the agent observed, components of actions that are not
+        Arrays `info.NAME` contain recorded info, numbers that the agent observed, components of actions that are not
         discrete, and the rewards of training.
         """
         groups: list[Sequence[int]] = [group.actions for group in self._info.action_groups]
@@ -194,9 +194,9 @@ class ShownEpisode:
         return filmstrips(self._shown(part), SCRUB_RANGE)
 
     def _shown(self, part: slice) -> np.ndarray:
-        """Return frames (n, H, W, 1 | 3) uint8: rendered frames if recorded, else the newest frames of observations."""
+        """Return frames (n, H, W, 1 | 3) uint8: rendered frames if recorded, or the observations' newest frames."""
         if self._images is None or not is_image(self._images):
-            raise SamplesError(f"episode {self._episode.index} has no images: its observations are numbers")
+            raise SamplesError(f"episode {self._episode.index} has no images, because its observations are not images")
         return newest_frames(np.asarray(self._images[part]), self._stack)
 
 

@@ -95,7 +95,7 @@ class ListedTrajectory:
 
 @dataclass(frozen=True)
 class ListedTrajectoriesSection(SectionData):
-    """The trajectories of a run, on a page of a server. The page loads an entry when its trajectory is shown."""
+    """The trajectories of a run, on a served page. The page loads an entry when its trajectory is shown."""
 
     kind = "trajectories"
     title = "Trajectories"
@@ -123,7 +123,7 @@ def trajectories_section(run: Snapshot, entries: Sequence[TrajectoryEntry]) -> T
 
 
 def listed_trajectories_section(run: Snapshot, entries: Sequence[ListedTrajectory]) -> ListedTrajectoriesSection:
-    """Return the section `trajectories` of a run, for a page of a server."""
+    """Return the section `trajectories` of a run, for a served page."""
     return ListedTrajectoriesSection(SEGMENT, _scrub(run), SHEETS, entries)
 
 
@@ -174,7 +174,7 @@ def describe_page(
     listing = EpisodesSection(
         live=logdir is not None,
         runs=[one.listing for one in runs],
-        # In the order in which they began: a new one is then a short change of the manifest.
+        # Sorted by start time, so that a new episode is a small change of the manifest.
         episodes=sorted(
             (replace(row, run=number) for number, one in enumerate(runs) for row in one.episodes),
             key=lambda row: row.time or 0.0,

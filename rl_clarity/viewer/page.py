@@ -1,4 +1,4 @@
-"""The page of recordings that may still be written: its manifest, and its files by name."""
+"""The page of recordings that may still be growing: its manifest, and its files by name."""
 
 from __future__ import annotations
 
@@ -126,16 +126,16 @@ class RecordingsPage:
         return made
 
     def _describe(self, run: Snapshot, problems: Mapping[Any, str]) -> tuple[Any, DescribedRun]:
-        """Return the values that describe a run's state, and its description, which is reused if they are equal."""
+        """Return the values that identify a run's state, and its description, which is reused for equal values."""
         own = {place: text for place, text in problems.items() if place[0] == run.key}
         made_of = [run.name, run.key, run.state, run.error, own]
         before = self._described.get((run.name, run.location))
         return before if before is not None and before[0] == made_of else (made_of, _describe(run, problems))
 
     def file(self, name: str) -> Content | None:
-        """Return the file of a name that the manifest or an entry lists; None for other names.
+        """Return the file called `name`, or None if neither the manifest nor an entry lists the name.
 
-        Raises SamplesError if what was recorded is damaged; the manifest then lists the problem.
+        Raises SamplesError if the recorded data are damaged; the manifest then lists the problem.
         """
         key, state = name.partition("/")[0], None
         while True:
@@ -224,7 +224,7 @@ class EpisodeError(SamplesError):
 
 
 def _read(run: Snapshot, name: str) -> Content | None:
-    """Return the file of a run with a name, which may be that of an earlier state of the run; None if there is none."""
+    """Return a run's file called `name`, or None if there is none. The name may be from an earlier state."""
     match = _EXPLAINED.fullmatch(name)
     if match is not None:
         try:

@@ -83,7 +83,7 @@ class _ChosenRun:
         return ShownEpisode(self.run.recording, self.run.recording.episode(index), self.run.agent)
 
     def sections(self, index: int) -> list[dict[str, Any]]:
-        """Return the sections of an episode, in which names of files are those beside the recording."""
+        """Return the sections of an episode, with the names that their files have beside the recording."""
         return [] if self.explanations is None else self.explanations.sections(index)
 
     def tasks(self, files: PageFiles) -> list[Task]:
@@ -187,7 +187,7 @@ class _ChosenRun:
         return TaskResult(files=self._copy(files, file_names(section)))
 
     def _write_maps(self, files: PageFiles, work: Work) -> TaskResult:
-        """Write state maps without the points of other episodes."""
+        """Write state maps without the points of unpublished episodes."""
         assert self.explanations is not None
         assert self.explanations.state_map is not None
         indices = [row["episode"] for row in self.after(work.results).rows]

@@ -69,7 +69,7 @@ class Snapshot:
     """Folder in the names of the run's files. It identifies the recording and the version of the package."""
     recording: StoredRecording | None = None
     rows: Sequence[tuple[dict[str, Any], str | None]] = ()
-    """Facts of each episode, and the reason if it is damaged, else None; see `StoredRecording.listing`."""
+    """Facts of each episode and, if it is damaged, the reason, otherwise None; see `StoredRecording.listing`."""
     agent: AgentInfo = UNKNOWN_AGENT
     error: str | None = None
     """Reason why the run cannot be shown, or None."""

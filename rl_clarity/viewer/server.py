@@ -39,7 +39,7 @@ def serve(
         port: Port to listen on; 0 for a free one.
         follow_links: Whether to show runs that symbolic links in a log directory point to, if the owner of the
             directory owns the links.
-        started: Called with the page's URL when the server listens.
+        started: Called with the page's URL when the server is listening.
 
     Raises:
         OptionError: The server cannot listen on this host and port.
@@ -136,7 +136,7 @@ def _listening(application: Any, host: str, port: int, started: Callable[[str], 
     query = ""
     if token:
         secret = secrets.token_urlsafe()
-        # Browsers send cookies to all ports of a machine: each server has its own.
+        # Browsers send cookies to all ports of a machine, so each server has its own cookie.
         cookie = f"{COOKIE}-{hashlib.sha256(secret.encode()).hexdigest()[:8]}"
         application, query = TokenRequired(application, secret, cookie), f"?{TOKEN}={secret}"
     try:

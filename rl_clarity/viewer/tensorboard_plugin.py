@@ -1,4 +1,4 @@
-"""The plug-in with the tab RL CLARITY of TensorBoard, which finds it by the entry point `tensorboard_plugins`."""
+"""The TensorBoard plug-in with the tab RL CLARITY, which is found by the entry point `tensorboard_plugins`."""
 
 from __future__ import annotations
 

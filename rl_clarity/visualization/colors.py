@@ -1,4 +1,4 @@
-"""Choose hues of channels and grays of actions.
+"""Choose hues for channels and grays for actions.
 
 The hues are those of Lucid's `rl_util` (Hilton et al., Understanding RL Vision, 2020): evenly spaced on the hexagon of
 primary and secondary colors and of equal L2 norm, so that attribution of equal strength looks equally strong.

@@ -1,10 +1,10 @@
 """Dataset examples: the observations that a feature responds to most.
 
-After Lucid's `rl_util` (Hilton et al., Understanding RL Vision, 2020). A feature is a reduced channel or a channel of
-the layer, and is represented by its activations (M, h, w) on M observations. `Examples` contains the selection as
-numbers, from which the page draws it; `patches` draws it as images.
+This follows Lucid's `rl_util` (Hilton et al., Understanding RL Vision, 2020). A feature is a reduced channel or a
+channel of the layer, and is represented by its activations (M, h, w) on M observations. `Examples` contains the
+selection as numbers, from which the page draws it; `patches` draws it as images.
 
-Lucid's rule prevents that an observation is used too often. In round i = 1, 2, ..., if an observation is used in more
+Lucid's rule keeps an observation from being used too often. In round i = 1, 2, ..., if an observation is used in more
 than `limit` cells, the weakest of its cells beyond the limit switch to their (i + 1)-th best observation, until nothing
 changes. Ties are broken by index, so that the result does not depend on the machine's sorting algorithm.
 """
@@ -95,7 +95,7 @@ def thumbnail(activations: np.ndarray, num_mult: int = 4) -> Examples:
 
 
 def _values_of(activations: np.ndarray, part: np.ndarray) -> Values:
-    """Return a function that takes cells (n,), which are indices of `part`, to the activations (n, positions) of these
+    """Return a function that maps cells (n,), which are indices into `part`, to the activations (n, positions) of these
     observations.
     """
     return lambda cells: np.asarray(activations[part[cells]])

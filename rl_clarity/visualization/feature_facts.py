@@ -135,7 +135,7 @@ def sign_shares(totals: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def net_histogram(totals: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of frames by net attribution (K, BINS) int32, and the magnitude (K,) at which the bins end."""
+    """Return histograms (K, BINS) int32 of frames by net attribution, and the magnitude (K,) at which the bins end."""
     net = np.concatenate([total.sum(axis=-1) for total in totals])
     limits = np.abs(net).max(axis=0, initial=0)
     counts = [np.histogram(row, BINS, (-limit or -1, limit or 1))[0] for row, limit in zip(net.T, limits, strict=True)]
@@ -143,7 +143,7 @@ def net_histogram(totals: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]
 
 
 def from_different_episodes(order: np.ndarray, episodes: np.ndarray, count: int) -> np.ndarray:
-    """Return the first `count` indices of `order` (indices, best first) that are from different episodes.
+    """Return the first `count` entries of `order` (indices, best first) that are from different episodes.
 
     If there are too few episodes, each may occur twice, then three times, and so on.
     """

@@ -1,7 +1,7 @@
 """Draw dataset examples as images: the opacity of each patch, and its pixels.
 
-After Lucid's `rl_util` (Hilton et al., Understanding RL Vision, 2020). Patches of weak activation are transparent;
-pixels outside the observation show a light checkerboard.
+This follows Lucid's `rl_util` (Hilton et al., Understanding RL Vision, 2020). Patches of weak activation are
+transparent; pixels outside the observation show a light checkerboard.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _LIGHT, _DARK = 1.0, 0.75
 
 
 def grid_opacity(examples: Examples, pixels: np.ndarray | None = None) -> np.ndarray:
-    """Return the opacity (rows, columns) float32 of a grid's patches. The strongest tenth is opaque, and none is
-    invisible.
+    """Return the opacity (rows, columns) float32 of a grid's patches. The strongest tenth is opaque, and no patch
+    is invisible.
 
     `pixels` (rows, columns) are the sizes of the patches, if they differ.
     """
@@ -92,7 +92,7 @@ def _size(observations: np.ndarray) -> tuple[int, int]:
 
 
 def _units(size: tuple[int, int], layer: tuple[int, int], expand_mult: float) -> tuple[np.ndarray, tuple[int, int]]:
-    """Return the pixels (2,) that a layer position covers, and the extent of the checkerboard outside the observation."""
+    """Return the pixels (2,) per layer position, and the extent of the checkerboard outside the observation."""
     unit = np.array(size, np.float64) / layer
     reach = np.ceil(unit * expand_mult).astype(int)
     return unit, (int(reach[0]), int(reach[1]))

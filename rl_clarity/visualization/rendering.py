@@ -1,7 +1,7 @@
 """Render attribution in reduced channels as images, in which hue is the channel and opacity the strength.
 
-After Lucid's `rl_util` (Hilton et al., Understanding RL Vision, 2020). Everything up to the smoothing is linear in the
-positive and negative parts of the channels, so the page can compose any selection from the channels alone.
+This follows Lucid's `rl_util` (Hilton et al., Understanding RL Vision, 2020). Everything up to the smoothing is linear
+in the positive and negative parts of the channels, so the page can compose any selection from the channels alone.
 
 Shapes: B frames, h x w positions of a layer, K channels.
 """
@@ -131,7 +131,7 @@ def brightness_to_opacity(rgb: np.ndarray) -> np.ndarray:
 
 
 def hatch(images: np.ndarray) -> np.ndarray:
-    """Draw dark and light diagonal lines over images (B, H, W, 3) uint8, which remain visible."""
+    """Draw dark and light diagonal lines over images (B, H, W, 3) uint8. The images remain visible."""
     place = np.add.outer(np.arange(images.shape[1]), -np.arange(images.shape[2]))[..., None] % 12
     half = images // 2
     return np.where(place < 2, half, np.where(place < 4, half + 127, images))
@@ -182,7 +182,7 @@ def _weights(count: int, channel: str | int, hues: np.ndarray | None) -> tuple[n
 
 
 def _without_colors(weights: np.ndarray) -> np.ndarray:
-    """Return gray in place of the colors (K, 3), of the same strength."""
+    """Replace the colors (K, 3) by grays of the same strength."""
     strength = np.linalg.norm(weights, axis=1, keepdims=True)
     return np.repeat(strength / np.float32(np.sqrt(3)), 3, axis=1)
 
@@ -211,8 +211,7 @@ def _check_residual(channels: np.ndarray, residual: np.ndarray | None, channel: 
 
 @lru_cache(maxsize=32)
 def _row_products(width: int) -> np.ndarray:
-    """Return 8 matrices, concatenated to (w, 8 w), that convolve with rows 0 to 7 of the kernel, counted from its center.
-    """
+    """Return 8 matrices, concatenated to (w, 8 w), that convolve with rows 0 to 7 of the kernel, from its center on."""
     offset = np.arange(width)[None, :] - np.arange(width)[:, None] + KERNEL_RADIUS
     inside = (offset >= 0) & (offset <= 2 * KERNEL_RADIUS)
     below = kernel()[KERNEL_RADIUS:]

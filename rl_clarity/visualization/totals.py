@@ -51,7 +51,7 @@ def output_decomposition(
     - `baseline` (T,) is the output at the layer's baseline in the initial state
     - `features` (T, K) is the attribution to the features, and `residual` (T,) that to what the features omit
     - `memory` (T,) is the change of the output at the baseline when the initial state is replaced by the current one
-    - `completeness_error` (T,) is the difference of the outputs at the activations and at the baseline, less the sum
+    - `completeness_error` (T,) is the difference of the outputs at the activations and at the baseline, minus the sum
       of the attribution
 
     Args:

@@ -25,7 +25,7 @@ class Deletion:
     at: int
     """Step of the target. Blocks of the frames 0 to `at` are removed."""
     fractions: tuple[float, ...]
-    """F shares of the blocks that are removed."""
+    """The F shares of the blocks that are removed."""
     by_saliency: np.ndarray  # (F,): mean |change| of the target if blocks are removed in the order of saliency
     random: np.ndarray  # (F,): the same in a random order
     starts: int
@@ -36,7 +36,7 @@ class Deletion:
 
     def __str__(self) -> str:
         low, high = self.interval
-        return f"deletion by saliency, less at random: {self.difference:+.3g} ({low:+.3g} to {high:+.3g})"
+        return f"deletion by saliency minus deletion at random: {self.difference:+.3g} ({low:+.3g} to {high:+.3g})"
 
 
 def deletion_test(
@@ -70,7 +70,7 @@ def deletion_test(
     Raises OptionError for invalid arguments.
     """
     if block < 1 or not fractions or not 0 < min(fractions) <= max(fractions) <= 1:
-        raise OptionError(f"block={block} must be at least 1, fractions={fractions} above 0 and at most 1")
+        raise OptionError(f"block={block} must be at least 1, and fractions={fractions} must be above 0 and at most 1")
     # Without a latent, the start has no noise.
     noisy = not isinstance(starts, Start) or starts.latent is not None
     copies = {"noise_copies": noise_copies} if noisy else {"noise_copies": 1, "noise": 0.0}

@@ -43,10 +43,11 @@ def save_simulator(
     Args:
         simulator: the simulator
         path: the file, ending in `.safetensors`
-        half: store numbers in half precision, which halves the size
-        overwrite: replace a file
+        half: store the tensors in half precision, which halves the size
+        overwrite: replace an existing file
 
-    Raises OutputError for a path with another ending, that exists, or that cannot be written.
+    Raises OutputError for a path with a different ending, for a file that exists, unless `overwrite` is true, and for a
+    file that cannot be written.
     """
     target = Path(path)
     if target.suffix != ".safetensors":
@@ -75,7 +76,8 @@ def save_simulator(
 def load_simulator(path: str | os.PathLike[str], agent: Agent) -> Simulator:
     """Read a simulator of this agent, which may have edits. `models:NAME` is the simulator of an included agent.
 
-    Raises CheckpointError for a missing or damaged file, OptionError if the simulator was fitted to another agent.
+    Raises CheckpointError for a missing or damaged file, and OptionError if the simulator was fitted to a different
+    agent.
     """
     name, file = os.fspath(path), Path(path)
     if name.startswith(PREFIX):
@@ -93,7 +95,9 @@ def load_simulator(path: str | os.PathLike[str], agent: Agent) -> Simulator:
                 raise CheckpointError(f"{file} is not a simulator: it has no {KEY} in its metadata")
             header = _header(file, parse_json(text.encode(), KEY, Budget.for_file(file.stat().st_size)))
             if header["agent"] != agent_fingerprint(network):
-                raise OptionError(f"{file} simulates another agent: its parameters differ from this agent's")
+                raise OptionError(
+                    f"{file} simulates a different agent, whose parameters are not the same as this agent's"
+                )
             names = list(opened.keys())
             if len(names) > MAX_TENSORS:
                 raise CheckpointError(f"{file} has {len(names)} tensors; at most {MAX_TENSORS} are read")
@@ -115,7 +119,7 @@ def _header(file: Path, header: Any) -> dict[str, Any]:
     kinds = {"size": dict, "observation_shape": list, "num_actions": int, "state_size": int, "agent": str}
     if not isinstance(header, dict) or header.get("version") != VERSION:
         found = header.get("version") if isinstance(header, dict) else header
-        raise CheckpointError(f"{file} has version {brief(found)}; version {VERSION} is supported")
+        raise CheckpointError(f"{file} has version {brief(found)}; only version {VERSION} is supported")
     for name, kind in {**kinds, "facts": dict}.items():
         if not isinstance(header.get(name), kind):
             raise CheckpointError(f"{file}: its {name} is {brief(header.get(name))}, not a {kind.__name__}")
@@ -128,8 +132,9 @@ def _size(file: Path, values: Mapping[str, Any]) -> Size:
     numbers = [n for value in values.values() for n in (value if isinstance(value, list) else [value])]
     if set(values) != names or not all(type(n) is int and 1 <= n <= MAX_WIDTH for n in numbers):
         raise CheckpointError(
-            f"{file}: its size {brief(values)} must have {', '.join(sorted(names))}: integers from 1 to {MAX_WIDTH}"
+            f"{file}: its size {brief(values)} must have the entries {', '.join(sorted(names))}, with integers from 1 "
+            f"to {MAX_WIDTH}"
         )
     if not isinstance(values["channels"], list) or not 1 <= len(values["channels"]) <= 8:
-        raise CheckpointError(f"{file}: its channels {brief(values['channels'])} must be a list of at most 8 numbers")
+        raise CheckpointError(f"{file}: its channels {brief(values['channels'])} must be a list of 1 to 8 integers")
     return Size(**{**values, "channels": tuple(values["channels"])})

@@ -40,7 +40,7 @@ PROGRESS = "progress.csv"
 CLIP_WINDOWS = 4
 COLUMNS = ("update", "timesteps", "seconds", *LOSSES, "loss", "gradient_norm")
 BATCHES, NOISE, CLIP = 1, 2, 3
-"""Streams of random numbers. Each step has a seed of its own, so resuming needs no generator state."""
+"""Streams of random numbers. Each step has its own seed, so no generator state is needed to resume training."""
 
 
 def fit_simulator(
@@ -54,12 +54,12 @@ def fit_simulator(
     """Train a simulator of the agent and its environment on a recording.
 
     With a directory, `simulator.safetensors`, the state of training, `progress.csv`, TensorBoard event files and clips
-    (truth, posterior, prior with the true actions, agent in the loop, from left to right) are written there. The same
+    (from left to right: truth, posterior, prior with the true actions, agent in the loop) are written there. The same
     call then resumes interrupted training, with the same result as without the interruption. The agent is frozen: its
     parameters are neither optimized nor counted in the gradient's norm.
 
     Args:
-        agent: an agent on Keras with TensorFlow
+        agent: an agent whose network runs on Keras with TensorFlow
         recording: episodes of this agent with its states, as `rl_clarity.record` writes them, with some noise in the
             actions (`action_noise`), so that the simulator also learns the effects of actions that the agent would not
             choose
@@ -105,7 +105,7 @@ def fit_simulator(
         except KeyboardInterrupt as interruption:
             if folder is not None and complete is not None:
                 complete.save(folder / STATE)
-                interruption.args = ("training is saved, and resumed by starting it again",)
+                interruption.args = ("training is saved, and resumes when it is started again",)
             raise
     return fitter.simulator()
 
@@ -185,9 +185,9 @@ class Fitter:
         return TrainingState(arrays, {**values, "agent": self._fingerprint})
 
     def restore(self, state: TrainingState) -> None:
-        """Continue from a state. Raises OptionError for a state of another agent or with other options."""
+        """Continue from a state. Raises OptionError for a state from a different agent or with different options."""
         if state.values["agent"] != self._fingerprint:
-            raise OptionError("the training in this directory is of another agent: choose another directory")
+            raise OptionError("the training in this directory is for a different agent: choose another directory")
         before = state.values["options"]
         for name, value in self.options.fixed().items():
             if before.get(name) != value:

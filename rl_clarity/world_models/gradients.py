@@ -3,7 +3,7 @@ other.
 
 An earlier frame influences a later output along two paths. Through memory: frame -> state -> ... -> state -> output.
 Through actions: frame -> action -> world -> later frame -> output. With `world_gradients=False`, gradients do not flow
-through actions into the world, so only the first path is left. The difference from the whole gradient is due to the
+through actions into the world, so only the first path is left. The difference from the full gradient is due to the
 second path.
 """
 
@@ -85,8 +85,8 @@ def saliency_through_time(
     """
     if at < 0 or noise_copies < 1 or points < 1 or not noise >= 0 or not targets:
         raise OptionError(
-            f"at={at}, noise_copies={noise_copies}, noise={noise}, points={points}, targets={targets!r}: a step from 0 "
-            "on, at least one copy, noise from 0 on, at least one point and at least one target are needed"
+            f"at={at}, noise_copies={noise_copies}, noise={noise}, points={points}, targets={targets!r}: at and noise "
+            "must not be negative, and at least one copy, one point and one target are needed"
         )
     simulator = simulator.with_edits(edits)
     for target in targets:
@@ -136,9 +136,9 @@ def simulated_influence(
 ) -> np.ndarray:
     """Return the mean Jacobian (L, D, D) of coordinate j at t + lag with respect to coordinate i at t, in a simulation.
 
-    Unlike in `influence`, which covers memory alone, the frames are not fixed. With `world_gradients`, the result
-    includes the effects of the agent's actions on the world, and on later frames. Simulations start from windows of the
-    recording, with the recorded state of the agent, and end at t + lag.
+    Unlike `influence`, which covers memory alone, this function does not hold the frames fixed. With `world_gradients`,
+    the result includes the effects of the agent's actions on the world, and on later frames. Simulations start from
+    windows of the recording, with the recorded state of the agent, and end at t + lag.
 
     Args:
         simulator: a simulator from `fit_simulator` or `load_simulator`
@@ -158,11 +158,13 @@ def simulated_influence(
     if not len(lags) or min(lags) < 1 or samples < 1:
         raise OptionError(f"lags={list(lags)} and samples={samples} must be at least 1")
     if len(directions.mean) != simulator.world.state_size:
-        raise OptionError(f"directions are of {len(directions.mean)} units; the state has {simulator.world.state_size}")
+        raise OptionError(
+            f"directions are for {len(directions.mean)} units, but the state has {simulator.world.state_size}"
+        )
     at = max(lags)
     windows = Windows(recording, simulator.agent, context, at)
     if by is not None and np.shape(by) != (windows.steps,):
-        raise OptionError(f"by has the shape {np.shape(by)}; ({windows.steps},) is needed: a label for each step")
+        raise OptionError(f"by has the shape {np.shape(by)}; ({windows.steps},) is needed, a label for each step")
     complete = windows.complete()
     if not len(complete):
         raise OptionError(f"lags={list(lags)}: no episode of {recording.location} has {context + at} steps")
@@ -240,7 +242,7 @@ def check_target(simulator: Simulator, target: Target, at: int) -> None:
     if not valid:
         raise OptionError(
             f"target={target!r} at step {at} must be 'value', 'value change' (from step 1 on), some of the actions "
-            f"0 to {actions - 1}, or weights ({simulator.world.state_size},) of the agent's state"
+            f"0 to {actions - 1}, or float weights ({simulator.world.state_size},) for the agent's state"
         )
 
 
@@ -251,7 +253,7 @@ def _noisy(simulator: Simulator, starts: Any, begin: Start, noise: float, rng: n
     if noise == 0:
         return begin
     if begin.latent is None:
-        raise OptionError("noise is added to latents, which this start does not have: use noise=0, noise_copies=1")
+        raise OptionError("noise is added to latents, but this start has no latent: use noise=0 and noise_copies=1")
     latent = np.asarray(begin.latent)
     latent = normalized(latent + noise * rng.normal(size=latent.shape).astype(np.float32))
     copy = simulator.start(latent, seed=seed)

@@ -91,11 +91,14 @@ def interpolate_latents(first: np.ndarray, second: np.ndarray, count: int) -> np
     """
     a, b = (np.asarray(latent, np.float64) for latent in (first, second))
     if a.ndim != 1 or a.shape != b.shape or count < 2:
-        raise OptionError(f"latents of shape {a.shape} and {b.shape}, count={count}: two vectors and count >= 2 needed")
+        raise OptionError(
+            f"latents of shape {a.shape} and {b.shape}, count={count}: two vectors of equal length and a count of at "
+            "least 2 are needed"
+        )
     a, b = a / np.linalg.norm(a), b / np.linalg.norm(b)
     angle = np.arctan2(np.linalg.norm(a - b), np.linalg.norm(a + b)) * 2
     if angle > np.pi - 1e-6:
-        raise OptionError("the latents are opposite: there is no shortest way between them")
+        raise OptionError("the latents are opposite, so there is no shortest path between them")
     shares = np.linspace(0, 1, count)[:, None]
     if angle < 1e-9:
         return np.repeat(a[None], count, axis=0).astype(np.float32)

@@ -172,7 +172,9 @@ def _seen(
     decoded: Tensor,
     true: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Return the agent's next states (B T, S) for decoded and for true frames; for agents without a state, outputs."""
+    """Return the agent's next states (B T, S) for decoded and for true frames; for agents without a state, their
+    outputs.
+    """
     from keras import ops
 
     if batch.states.shape[-1]:

@@ -32,7 +32,7 @@ class WorldModel:
     """The world model's variables, and its networks as functions of tensors of Keras's backend.
 
     Shapes: B simulations, or N independent rows; D, V and K as in the module's description; n dimensions of a latent; E
-    units of an encoded frame; A actions; S numbers of the agent's state.
+    units of an encoded frame; A actions; S values of the agent's state.
 
     Args:
         size: widths of the networks
@@ -89,13 +89,13 @@ class WorldModel:
     def assign(self, parameters: Mapping[str, np.ndarray]) -> None:
         """Set all variables.
 
-        Raises CheckpointError for missing or unknown names, wrong shapes, and numbers that are not finite.
+        Raises CheckpointError for missing or unknown names, wrong shapes, and values that are not finite.
         """
         self.check_shapes({name: np.shape(array) for name, array in parameters.items()})
         for name, variable in self.variables.items():
             array = np.asarray(parameters[name], np.float32)
             if not np.isfinite(array).all():
-                raise CheckpointError(f"tensor {name!r} must have finite numbers")
+                raise CheckpointError(f"tensor {name!r} must be finite")
             variable.assign(array)
 
     def encode(self, frames: Tensor) -> Tensor:
@@ -258,7 +258,7 @@ class WorldModel:
     def _gru(self, x: Tensor, state: Tensor, name: str) -> Tensor:
         """Apply a GRU whose gates are normalized over their units (Ba et al. 2016, https://arxiv.org/abs/1607.06450).
 
-        The update gate starts low (bias -1), so that a new network remembers.
+        The update gate starts low (bias -1), so that an untrained network keeps its state.
         """
         from keras import ops
 

@@ -1,4 +1,4 @@
-"""Sizes of the simulator's networks, weights of its losses, and options of fitting it."""
+"""Sizes of the simulator's networks, weights of its losses, and options for fitting it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Size:
     deterministic: int
     """Number of units of the deterministic part of the world's state."""
     variables: int
-    """Number of categorical variables of the stochastic part."""
+    """Number of categorical variables in the stochastic part."""
     classes: int
     """Number of classes of each variable."""
     hidden: int
@@ -41,7 +41,7 @@ LOSSES = ("frame", "state", "reward", "end", "kl", "slowness", "uniformity", "fi
 
 @dataclass(frozen=True)
 class FitOptions:
-    """Options of `fit_simulator`."""
+    """Options for `fit_simulator`."""
 
     size: Literal["tiny", "small", "paper"] = "small"
     """Size of the world model: `tiny` for tests, `small` for machines without a GPU, or `paper`."""
@@ -58,27 +58,27 @@ class FitOptions:
     precision: Literal["float32", "bfloat16"] = "float32"
     """Precision of convolutions and matrix products; `bfloat16` needs a processor that supports it."""
     max_grad_norm: float = 100.0
-    """Maximum norm of the gradient, which does not include the agent's parameters."""
+    """Maximum norm of the gradient, which excludes the agent's parameters."""
     frame: float = 1.0
-    """Weight of the loss of decoded frames."""
+    """Weight of the loss for decoded frames."""
     state: float = 1.0
-    """Weight of the loss of the agent's state after it saw decoded frames."""
+    """Weight of the loss for the agent's state after it gets decoded frames."""
     reward: float = 1.0
-    """Weight of the loss of rewards."""
+    """Weight of the loss for rewards."""
     end: float = 1.0
-    """Weight of the loss of ends of episodes."""
+    """Weight of the loss for the ends of episodes."""
     kl: float = 12.0
     """Weight of the divergence between posterior and prior."""
     kl_balance: float = 0.8
     """Share of that divergence's gradient that trains the prior. The remaining share regularizes the posterior."""
     slowness: float = 0.5
-    """Weight of the loss of changes of the world's deterministic state."""
+    """Weight of the penalty on changes of the world's deterministic state."""
     uniformity: float = 1.0
-    """Weight of the loss of latents that are not uniformly distributed on the sphere."""
+    """Weight of the penalty on latents that are not uniformly distributed on the sphere."""
     first_state: float = 1.0
-    """Weight of the loss of the agent's first state."""
+    """Weight of the loss for the agent's first state."""
     first_action: float = 1.0
-    """Weight of the loss of the last action before a simulation."""
+    """Weight of the loss for the last action before a simulation."""
     save_interval: int = 200
     """Steps between two saved states of training."""
     clip_interval: int = 2000

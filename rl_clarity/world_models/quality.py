@@ -51,7 +51,7 @@ COVERING, CHOICES = 32, 100
 
 @dataclass(frozen=True)
 class Compass:
-    """The displacement of the agent from the same starts if each action is repeated."""
+    """The displacement of the agent when each action is repeated, from the same starts."""
 
     actions: tuple[str, ...]
     """Labels of the A actions."""
@@ -102,13 +102,13 @@ class Quality:
         return to_plain(self, finite=True)
 
     def __str__(self) -> str:
-        lines = [f"{self.windows} windows; mean squared error of frames (mean of 10th to 90th percentile):"]
+        lines = [f"{self.windows} windows; mean squared error of frames (10th to 90th percentile):"]
         for name, (mean, low, high) in self.errors["frame"].items():
             at = [h for h in (1, 2, 5, 10, 20, 32) if h <= len(mean) and np.isfinite(mean[h - 1])]
             numbers = ", ".join(f"{h}: {mean[h - 1]:.2g} ({low[h - 1]:.1g} to {high[h - 1]:.1g})" for h in at)
             lines.append(f"  {name:12} at horizon {numbers}")
         lines.append(
-            f"AUC real against simulated states {self.auc:.2f} ({self.auc_interval[0]:.2f} to "
+            f"AUC of real against simulated states {self.auc:.2f} ({self.auc_interval[0]:.2f} to "
             f"{self.auc_interval[1]:.2f}); coverage of latents {self.coverage:.0%} "
             f"({self.coverage_interval[0]:.0%} to {self.coverage_interval[1]:.0%}), "
             f"{self.latent_dimensions:.1f} dimensions"
@@ -141,7 +141,7 @@ def measure_quality(
         displacement: function that measures how far the agent moves in frames; by default `scene_displacement`
         seed: seed of windows and samples
 
-    Raises SamplesError for a recording that does not fit, OptionError for numbers below 1.
+    Raises SamplesError for a recording that does not fit the agent, and OptionError for numbers below 1.
     """
     if windows < 1 or horizon < 1 or context < 1:
         raise OptionError(f"windows={windows}, horizon={horizon} and context={context} must be at least 1")

@@ -1,4 +1,4 @@
-"""Fit a simulator and write a report of its quality beside it, as `rl-clarity simulate` does."""
+"""Fit a simulator and write a report of its quality beside it, for `rl-clarity simulate`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def fit_and_measure(
     overwrite: bool = False,
     **options: Any,
 ) -> Quality:
-    """Fit a simulator to a recording, measure it on another recording, and write its quality.
+    """Fit a simulator to a recording, measure its quality on the recording `checked`, and write the results.
 
     The quality is written to `quality.json`, and as `quality` to the metadata of `simulator.safetensors`.
     """

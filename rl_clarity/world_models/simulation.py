@@ -125,7 +125,7 @@ def simulate(
     sample_world: bool = True,
     sample_actions: bool = False,
 ) -> Simulation:
-    """Simulate the agent in the learned world. The same arguments give the same numbers.
+    """Simulate the agent in the learned world. The same arguments give the same results.
 
     At each step, the world's state is computed from the previous state and action, and the agent sees the decoded frame
     and chooses an action. The simulation is differentiable: under a `tf.GradientTape`, gradients flow from the tensors
@@ -139,7 +139,7 @@ def simulate(
         actions: (B, T) integers, taken instead of the agent's actions; or a single action, which is repeated
         edits: edits of the agent, as for `rl_clarity.edit`
         world_gradients: whether gradients flow through actions into the world. If not, an earlier frame affects the
-            gradient of a later output only through the agent's memory. The simulated numbers are the same
+            gradient of a later output only through the agent's memory. The simulated values are the same in both cases
         observations: true frames (B, T, H, W, C) uint8, from which the posterior of the world's state is computed; by
             default, states are sampled from the prior
         see: a function of the step, counted from 0, and of the simulated frame (B, H, W, C), about 0..1. It returns the

@@ -46,12 +46,13 @@ class Start:
 
 
 class Simulator:
-    """Simulates a frozen agent in a learned world. `fit_simulator` makes a simulator, `load_simulator` reads one.
+    """Simulates a frozen agent in a learned world. `fit_simulator` trains a simulator, and `load_simulator` reads one
+    from a file.
 
     Args:
-        agent: an agent on Keras with TensorFlow, whose parameters are never changed
+        agent: an agent whose network runs on Keras with TensorFlow; its parameters are never changed
         world: the world model
-        metadata: facts about its training: options, steps, `action_combos`, ...
+        metadata: facts about the training of the world model: options, steps, `action_combos`, ...
 
     Raises OptionError for an agent that is not a `KerasAgent`.
     """
@@ -84,7 +85,9 @@ class Simulator:
         return np.asarray(self.world.latent(self.encode(frames)))
 
     def encode(self, frames: np.ndarray) -> Tensor:
-        """Encode frames (B, T, H, W, C) uint8 to (B, T, E). Raises OptionError for other frames."""
+        """Encode frames (B, T, H, W, C) uint8 to (B, T, E). Raises OptionError for frames of any other shape or
+        type.
+        """
         frames = np.asarray(frames)
         shape = self.world.observation_shape
         if frames.ndim != 5 or frames.shape[2:] != shape or frames.dtype != np.uint8 or not frames.size:
@@ -111,12 +114,13 @@ class Simulator:
         Args:
             start: a few consecutive frames (B, T, H, W, C) uint8, latents (B, n), which are scaled to length 1, a
                 number of random latents, or a `Start`, which is returned as it is
-            state: parts (B, ...) of the agent's state after these frames; by default predicted from the latents
+            state: parts (B, ...) of the agent's state where the simulations start; by default predicted from the
+                latents
             action: the previous actions (B,), integers; by default predicted from the latents
             seed: seed of random latents, and of the world's first stochastic state
             sample_world: whether to sample the world's first stochastic state; if not, its mode is taken
 
-        Raises OptionError for other types or shapes of these arguments, and for unknown actions.
+        Raises OptionError for arguments of a wrong type or shape, and for unknown actions.
         """
         import tensorflow as tf
 
@@ -130,7 +134,7 @@ class Simulator:
             start = self.world.latent(self.encode(start))
         elif start.ndim != 2 or start.shape[1] != self.world.size.latent or not len(start):
             raise OptionError(
-                f"start has the shape {tuple(start.shape)}: frames (B, T, H, W, C) uint8, latents "
+                f"start has the shape {tuple(start.shape)}, but frames (B, T, H, W, C) uint8, latents "
                 f"(B, {self.world.size.latent}), a number of random latents or a Start are needed"
             )
         latent = normalized(tf.cast(tf.convert_to_tensor(start), tf.float32))
@@ -147,7 +151,7 @@ class Simulator:
         return Start(deterministic, stochastic, parts, last, latent)
 
     def one_hot(self, actions: np.ndarray, shape: tuple[int, ...]) -> Tensor:
-        """Return integer actions of this shape as one-hot vectors (*shape, A). Raises OptionError for another shape or
+        """Return integer actions of this shape as one-hot vectors (*shape, A). Raises OptionError for a wrong shape or
         type, and for unknown actions.
         """
         import tensorflow as tf
@@ -157,7 +161,8 @@ class Simulator:
             raise OptionError(f"actions {actions.shape} {actions.dtype} must be integers {shape}")
         if actions.size and not (actions.min() >= 0 and actions.max() < self.world.num_actions):
             raise OptionError(
-                f"actions reach from {actions.min()} to {actions.max()}; they must be below {self.world.num_actions}"
+                f"actions range from {actions.min()} to {actions.max()}, but must be from 0 to below "
+                f"{self.world.num_actions}"
             )
         return tf.one_hot(actions, self.world.num_actions)
 
@@ -181,7 +186,7 @@ class Simulator:
 
 
 def check_agent(agent: Any) -> KerasAgent:
-    """Return the agent if it is a `KerasAgent` on TensorFlow, as a simulator needs; else raise OptionError."""
+    """Return the agent if it is a `KerasAgent` on TensorFlow, which a simulator needs. Otherwise, raise OptionError."""
     require_tensorflow("a simulator")
     if not isinstance(agent, KerasAgent):
         raise OptionError(

@@ -46,8 +46,8 @@ class Windows:
         sampling = recording.metadata.get("sampling") or {}
         if sampling.get("greedy") and not sampling.get("action_noise"):
             warnings.warn(
-                f"{recording.location} was recorded without noise in the actions (greedy): the simulator sees no other "
-                "actions than the agent's. Record with action_noise=0.1",
+                f"{recording.location} was recorded without noise in the actions (greedy), so the simulator cannot "
+                "learn the effects of actions that the agent would not choose. Record with action_noise=0.1",
                 stacklevel=3,
             )
 
@@ -115,15 +115,17 @@ class Windows:
             )
         actions = episode.actions
         if actions.ndim != 1 or actions.dtype.kind not in "iu":
-            raise SamplesError(f"{location} has actions {actions.dtype} of {actions.ndim - 1} axes; numbers are needed")
+            raise SamplesError(
+                f"{location} has actions {actions.dtype} with {actions.ndim - 1} axes; single integers are needed"
+            )
         largest = int(np.max(np.asarray(actions)))
         if largest >= agent.num_actions:
-            raise SamplesError(f"{location} has action {largest}; the agent has {agent.num_actions} actions")
+            raise SamplesError(f"{location} has action {largest}, but the agent has {agent.num_actions} actions")
         shapes = [tuple(part.shape[1:]) for part in episode.states or ()]
         if shapes != self._state_shapes:
             raise SamplesError(
-                f"{location} has the agent's state with the shapes {shapes}; this agent's has {self._state_shapes}: "
-                "record its episodes with rl_clarity.record"
+                f"{location} has agent states with the shapes {shapes}, but those of this agent are "
+                f"{self._state_shapes}: record its episodes with rl_clarity.record"
             )
 
 

@@ -29,9 +29,9 @@ KINDS = {
 """Arrays of a file, with one row per frame."""
 FRAME = (64, 64, 3)
 MOST_FRAMES = 1_000_000
-"""Largest number of frames in memory, which are the newest ones. Each takes about a kilobyte."""
+"""Largest number of frames in memory. The oldest frames are dropped. Each takes about a kilobyte."""
 VALUE_FILES = 80
-"""Number of newest files from which the value learns, because it is the value of the current network."""
+"""Number of newest files from which the value is learned, because it should be the value of the current network."""
 
 
 class Shard:
@@ -125,7 +125,7 @@ def next_number(folder: Path) -> int:
 
 
 def log(folder: Path, **facts: object) -> None:
-    """Append a line with the time and these facts to `progress.log`, and print it."""
+    """Append a line with the time and the given facts to `progress.log`, and print it."""
     line = json.dumps({"time": time.strftime("%Y-%m-%d %H:%M:%S"), **facts})
     print(line, flush=True)
     with (folder / "progress.log").open("a") as file:

@@ -92,8 +92,8 @@ def load(path: Path) -> Clear:
 
 
 def mixed_precision() -> torch.autocast:
-    """Return a context that computes in bfloat16 if the processor supports it. Others would emulate it, three times
-    slower.
+    """Return a context that computes in bfloat16 if the processor supports it. Other processors would emulate bfloat16,
+    which is three times slower.
     """
     return torch.autocast("cpu", torch.bfloat16, enabled=BFLOAT16)
 

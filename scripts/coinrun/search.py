@@ -24,7 +24,7 @@ LEVELS = 100_000
 HORIZON = 30
 """Number of steps of a sequence: a run of ten steps, a jump of sixteen, and a few steps after the landing."""
 JUMPS = 11
-"""Number of steps, from the first one on, at which a run may have its jump."""
+"""Number of first steps of a run at one of which its jump begins."""
 SLACK = 3
 """Number of steps before the last possible moment at which the searcher jumps. A network may then jump a little late or
 early."""
@@ -43,7 +43,8 @@ LEFT, LEFT_UP, NOOP, UP, RIGHT, RIGHT_UP = 1, 2, 4, 5, 7, 8
 ACTIONS = np.array([LEFT, LEFT_UP, NOOP, UP, RIGHT, RIGHT_UP])
 PROBABILITIES = np.array([0.06, 0.06, 0.06, 0.06, 0.38, 0.38])
 LONG = 3
-"""Number of successive steps from which a jump must succeed for the searcher to jump at one of them, if possible."""
+"""The searcher prefers to jump in a series of at least this many successive steps, from each of which a jump
+succeeds."""
 AIR = 15
 """Largest number of steps that the player is in the air."""
 AIR_ACTIONS = (RIGHT, NOOP, LEFT)
@@ -107,7 +108,8 @@ class Plan:
     actions: np.ndarray  # (n,)
     survives: bool
     critical: np.ndarray  # (n,) bool
-    """Whether an action is the only choice: if it runs on, a jump would fail at this step, or the reverse."""
+    """Whether each action is the only one that succeeds: it runs on where a jump would fail, or jumps where running on
+    would fail."""
 
 
 class Searcher:

@@ -3,7 +3,7 @@ import { formatNumber, formatPercent } from "../kit/shell/format.js";
 import { rounded } from "./actions.js";
 
 const UNKNOWN =
-  "Whether attribution predicts what objects do is not known for this agent: their effects were not measured, which needs an environment whose states can be edited and play that was not recorded elsewhere. docs/truth.md has the numbers of other agents.";
+  "Whether attribution predicts the effects of objects is not known for this agent, because these were not measured. That needs an environment whose states can be edited, and episodes that were not recorded elsewhere. docs/truth.md has the numbers of other agents.";
 
 /**
  * @param {import("./sections").AgreementSection | null | undefined} agreement
@@ -44,10 +44,10 @@ export function baselineText(choice) {
   const [usual] = choice.candidates;
   const chosen = choice.candidates.find((one) => one.baseline === choice.chosen);
   const others = `${choice.count} objects in ${choice.episodes} other episodes`;
-  const start = `The baseline, ${PLACES[choice.chosen] ?? choice.chosen}, was chosen by the effects of ${others}`;
-  if (!chosen?.advantage || chosen === usual) return `${start}: no other one predicts them clearly better.`;
+  const start = `The baseline, ${PLACES[choice.chosen] ?? choice.chosen}, was chosen by the measured effects of ${others}`;
+  if (!chosen?.advantage || chosen === usual) return `${start}: no other baseline predicts them clearly better.`;
   const [low, high] = chosen.advantage.map(rounded);
-  return `${start}: at ${choice.layer} it has ${pair(chosen)}, and ${PLACES[usual.baseline]} ${pair(usual)}; the mean of both numbers is higher by ${low} to ${high}.`;
+  return `${start}: at ${choice.layer} it has ${pair(chosen)}, and ${PLACES[usual.baseline]} ${pair(usual)}; the mean of the two numbers is higher by ${low} to ${high}.`;
 }
 
 const pair = ({ correlation, signs }) =>

@@ -58,11 +58,11 @@ const choice = (chosen) => ({
 test("which baseline was chosen, why, and by how much", () => {
   assert.equal(
     baselineText(choice("zero-input")),
-    "The baseline, an image of zeros, was chosen by the effects of 412 objects in 20 other episodes: at 1a it has a correlation of 0.88 and 96\u202f% of the signs, and the blurred observation a correlation of 0.68 and 93\u202f% of the signs; the mean of both numbers is higher by 0.07 to 0.15.",
+    "The baseline, an image of zeros, was chosen by the measured effects of 412 objects in 20 other episodes: at 1a it has a correlation of 0.88 and 96\u202f% of the signs, and the blurred observation a correlation of 0.68 and 93\u202f% of the signs; the mean of the two numbers is higher by 0.07 to 0.15.",
   );
   assert.match(
     baselineText(choice("blur")),
-    /^The baseline, the blurred observation, .*: no other one .* clearly better\.$/,
+    /^The baseline, the blurred observation, .*: no other baseline .* clearly better\.$/,
   );
   assert.equal(baselineText(null), "");
 });

@@ -78,13 +78,13 @@ export function contradiction({ attribution, lost }, scale) {
 export const contradictionText = (problem, { to } = /** @type {{to?: string}} */ ({})) =>
   `Attribution and ablation differ: ${problem}. ${
     to === "baseline"
-      ? "Both begin at the same baseline: the output is not linear in the feature, or other features change what it does."
-      : "Ablation sets the feature to 0, and attribution begins at its baseline: unless that is activations of 0, they answer two questions."
+      ? "Both start from the same baseline: the output is not linear in the feature, or the feature interacts with others."
+      : "Ablation sets the feature to 0, but attribution starts from the baseline: unless that is zero activations, they answer different questions."
   }`;
 
 /** What ablation does to a feature, as the predicate of a sentence. */
 export const ablationText = ({ to } = /** @type {{to?: string}} */ ({})) =>
-  to === "baseline" ? "is set to what it is at the baseline of attribution" : "is removed from the layer's activations";
+  to === "baseline" ? "is set to its value at the baseline of attribution" : "is removed from the layer's activations";
 
 /** Whether a test shows an effect. */
 export const isClear = ({ adjusted_p: p }) => p < 0.05;

@@ -6,7 +6,7 @@ export interface Scrub {
   steps: number;
   /** Height of the frame, or less for large frames. */
   height: number;
-  /** Width in pixels of a step, which shows the part `filmstrip.scrub_range` of the frame. */
+  /** Width of a step in pixels. A step shows the part `filmstrip.scrub_range` of its frame. */
   step_width: number;
 }
 
@@ -54,7 +54,7 @@ export interface Bookmarks {
   low: Bookmark[];
 }
 
-/** Frames and numbers along each trajectory. */
+/** Frames and values along each trajectory. */
 export interface TrajectoriesSection {
   /** Text above a generic or custom panel. */
   caption?: string;
@@ -65,7 +65,7 @@ export interface TrajectoriesSection {
   trajectories: TrajectoryEntry[];
   /** None if there are no advantages: for an agent without a value, and on pages of recordings. */
   bookmarks?: Bookmarks;
-  /** Names of the numbers that the agent observes, in the order of the array `inputs` of a series. The numbers are those of a vector, or of a dictionary's entries beside the image. None for an agent that observes only images. */
+  /** Names of the agent's numeric inputs, in the order of the array `inputs` of a series. They are the entries of a vector, or of the parts of a dictionary observation other than the image. None for an agent that observes only images. */
   inputs?: string[];
 }
 
@@ -79,7 +79,7 @@ export interface MatchedFeature {
 
 /** Errors of a channel reduction. */
 export interface ReductionErrors {
-  /** Relative reconstruction error on observations that it was fitted to. */
+  /** Relative reconstruction error on observations that the reduction was fitted to. */
   error: number;
   /** Number of these observations. */
   fitted_on: number;
@@ -97,7 +97,7 @@ export interface FeatureStatistics {
   positions: number;
   /** Relative reconstruction error of attribution at the positions where the feature is the strongest, on held-out observations if there are any; null if the feature is never the strongest. */
   error: number | null;
-  /** Mean cosine similarity of the component to its counterparts in two fits with other seeds and random starts. */
+  /** Mean cosine similarity of the component to its counterparts in two fits with different seeds and random starts. */
   stability: number;
   /** Features, counted from 0, that overlap with this one by at least half, in both directions. */
   twins: number[];
@@ -113,7 +113,7 @@ export interface ReceptiveField {
 
 /** The share of attribution that a layer's features cover. */
 export interface CoveredAttribution {
-  /** Increase of the share if there were one more feature, for the first output, on held-out observations if any. */
+  /** Increase in the share with one more feature, for the first output, on held-out observations if there are any. */
   next_feature: number;
   /** By output, the features' share of the magnitudes of features and residual, over all positions and steps. */
   coverage?: Record<string, number | null>;
@@ -141,7 +141,7 @@ export interface LayerFeaturesEntry {
   facts?: CoveredAttribution;
   /** Images of dataset examples by `DENSITY x WIDTH`, one for each feature (K). */
   images?: Record<string, string[]>;
-  /** For each feature (K), an image that maximizes it. */
+  /** For each feature (K), an image that maximizes its activation. */
   optimized?: string[];
 }
 
@@ -150,12 +150,12 @@ export interface AtlasEntry {
   count: number;
   images: string[];
   columns: number;
-  /** Number of cells of an image. */
+  /** Number of cells per image. */
   per_image: number;
   height: number;
   width: number;
   indices: number[];
-  /** Trajectory and step that the observation is from; null if it is from no trajectory. */
+  /** Trajectory and step of each observation; null if it is not from a trajectory. */
   origins: ([number, number] | null)[];
   /** Number of the episode that each observation is from. */
   episodes?: number[];
@@ -175,7 +175,7 @@ export interface FeaturesSection {
 export interface OutputInfo {
   /** `value`, `action-3`, `group-0` or `greedy`. */
   id: string;
-  /** `greedy`, the best action value or the largest logit, replaces the value for agents without a value. */
+  /** `greedy` is the best action value or the largest logit. It replaces the value for agents without a value. */
   kind: "value" | "action" | "group" | "greedy";
   label: string;
   action?: number;
@@ -196,11 +196,11 @@ export interface UnexplainedVariance {
 export interface LayerEntry {
   /** Short name. */
   name: string;
-  /** Name in file names and addresses. */
+  /** Name of the layer in file names and URLs. */
   slug: string;
   /** Name of the layer's site in the network. */
   full_name: string;
-  /** A layer of kind `input` has the color channels as features, no residual and no completeness error. */
+  /** The features of a layer of kind `input` are its color channels. Such a layer has no residual and no completeness error. */
   kind: "layer" | "input";
   height: number;
   width: number;
@@ -211,23 +211,23 @@ export interface LayerEntry {
   colors: string[];
   /** Red, green and blue of each feature's hue, with unit L2 norm. */
   hues: number[][];
-  /** By output, the mean contribution of each feature over all steps, and last that of the residual; empty until attribution is computed. */
+  /** By output, the mean contribution of each feature over all steps, followed by that of the residual; empty until attribution is computed. */
   effects: Record<string, number[]>;
   /** By output, the value that is shown at full brightness in each trajectory. */
   scales: Record<string, number[]>;
   /** The chunk of totals of each trajectory. */
   totals: string[];
-  /** By output, the chunk of each segment of each trajectory. Groups have no chunks, because their attribution is the sum of that of their actions (pages of earlier versions have chunks of groups). */
+  /** By output, the chunk of each segment of each trajectory. Groups have no chunks, because their attribution is the sum of their actions' attribution (pages of earlier versions have chunks of groups). */
   attribution: Record<string, string[][]>;
   /** By output, the 10th and 90th percentiles over all steps of each contribution, in the order of `effects`; empty until attribution is computed, absent in older pages. */
   effect_spread: Record<string, [number, number][]>;
   /** By output, the value that is shown at full opacity in each trajectory if each position has the color of its strongest feature; 99.25 % of the positions do not exceed it. Keys such as `action-3-less-mean` are for an action's attribution minus the policy's mean attribution over actions. Empty until attribution is computed. */
   limits: Record<string, number[]>;
-  /** Label that the page shows instead of `name`: for a residual block, such as `block 2, 16 x 16 x 32`, and for a layer whose name a framework generated (`features.4`, `Relu_2`), such as `conv 3` or `block 2, conv 3`. */
+  /** Label that the page shows instead of `name`. Residual blocks have labels such as `block 2, 16 x 16 x 32`. Layers whose names a framework generated (`features.4`, `Relu_2`) have labels such as `conv 3` or `block 2, conv 3`. */
   label?: string;
   /** By output, the share of its variance over all steps that attribution explains, 1 - var(output - features - residual) / var(output); null for an output that does not vary. Absent for the input, and until attribution is computed. */
   variance_share?: Record<string, number | null>;
-  /** By output, what the rest of the variance is due to; absent where `variance_share` is absent. */
+  /** By output, the causes of the remaining variance; absent where `variance_share` is absent. */
   unexplained?: Record<string, UnexplainedVariance | null>;
   /** true if paths from the observation to the output bypass the layer, such as the skip connections around a ReLU inside a residual block. */
   bypassed?: boolean;
@@ -250,11 +250,11 @@ export interface AttributionSection {
   layers: LayerEntry[];
   /** Baseline of attribution: `zero-input`, `mean`, `blur`, `narrow-blur`, `median` or `expected`; absent for activations of 0. If it was chosen by measured effects, the section `baseline` explains the choice. */
   baseline?: string;
-  /** Name of the layer that the page opens with: the first, which has the finest resolution. It is absent in older pages, which open with the layer in the middle. */
+  /** Name of the layer that the page opens with: the first one, which has the finest resolution. Absent in older pages, which open with the layer in the middle. */
   opening?: string;
 }
 
-/** A share of steps with a 95 % bootstrap interval over episodes. Its ends are null for a single episode. */
+/** A share of steps with a 95 % bootstrap interval over episodes. The ends of the interval are null for a single episode. */
 export interface Share {
   value: number;
   low: number | null;
@@ -293,7 +293,7 @@ export interface AblationSection {
   to: "baseline" | "zero";
 }
 
-/** A mean with its 95 % bootstrap interval over episodes, which is null for objects of a single episode. */
+/** A mean with its 95 % bootstrap interval over episodes, which is null if the objects are from a single episode. */
 export interface MeanEffect {
   mean: number;
   low: number | null;
@@ -312,7 +312,7 @@ export interface DistanceEffect {
   policy: MeanEffect;
 }
 
-/** Effects of removing objects of a type, one at a time, and all that are seen at once. */
+/** Effects of removing objects of a type, one at a time, and of removing all visible ones at once. */
 export interface TypeEffects {
   name: string;
   /** Whether an object of the type moves by itself. */
@@ -327,7 +327,7 @@ export interface TypeEffects {
   value: MeanEffect | null;
   /** Mean absolute value of this change. */
   value_magnitude: MeanEffect | null;
-  /** Mean total variation between the policies with and without the object, from 0 to 1. For action values, it is the share of objects without which another action is best. */
+  /** Mean total variation between the policies with and without the object, from 0 to 1. For action values, it is the share of objects without which a different action is best. */
   policy: MeanEffect;
   /** Mean change of the logit, or action value, of each action. */
   logits: number[];
@@ -340,7 +340,7 @@ export interface TypeEffects {
   by_distance: DistanceEffect[];
 }
 
-/** An object that ended an episode, as the analysis `failures` found. */
+/** An object that ended an episode, according to the analysis `failures`. */
 export interface EndingObject {
   /** Number of the object's track, as in the chunk. */
   track: number;
@@ -361,7 +361,7 @@ export interface TrajectoryObjects {
 export interface ObjectsSection {
   /** Text above a generic or custom panel. */
   caption?: string;
-  /** The most frequent first. */
+  /** Effects by type, the most frequent type first. */
   types: TypeEffects[];
   trajectories: TrajectoryObjects[];
   /** Objects are removed at every n-th step. */
@@ -372,11 +372,11 @@ export interface ObjectsSection {
   frames: number;
   /** Number of frames that were left out, at even distances, because there were too many objects. */
   skipped: number;
-  /** Number of frames that were left out because the environment does not draw them again as they were observed. */
+  /** Number of frames that were left out because redrawing them does not reproduce the observation. */
   undrawn: number;
   /** Whether frames are drawn as if the removed objects had never been there. Otherwise, objects are painted over. */
   exact: boolean;
-  /** Unit of the changes of the value: `value`, `action value`, or `logit` without either. */
+  /** Unit of the changes of the value: `value`, `action value`, or `logit` for an agent with neither. */
   unit: string;
   /** Range of the value in these frames; null without a value. */
   value_range: number | null;
@@ -394,7 +394,7 @@ export interface CandidateAgreement {
   correlation: number | null;
   /** Share of the effects above the threshold whose sign is predicted correctly. */
   signs: number | null;
-  /** Confidence interval of the mean of `correlation` and `signs`, less that of the default baseline. The intervals of all candidates hold together with a probability of 95 %. Null for the default, and if there is too little data. */
+  /** Confidence interval of the mean of `correlation` and `signs`, minus that of the default baseline. The intervals of all candidates hold together with a probability of 95 %. Null for the default, and if there is too little data. */
   advantage: [number, number] | null;
 }
 
@@ -410,11 +410,11 @@ export interface BaselineSection {
   /** Number of these objects whose effect has a magnitude above the threshold. */
   large: number;
   episodes: number;
-  /** The candidates, of which the default is the first. */
+  /** All candidates, starting with the default. */
   candidates: CandidateAgreement[];
 }
 
-/** A number with its 95 % bootstrap interval over episodes; null where too little was measured. */
+/** A value with its 95 % bootstrap interval over episodes; null if too little was measured. */
 export interface AgreementNumber {
   value: number | null;
   low: number | null;
@@ -427,7 +427,7 @@ export interface LayerAgreement {
   layer: string;
   /** Pearson's correlation of the attribution, summed over the objects' boxes, with their effects. */
   correlation: AgreementNumber;
-  /** Share of right signs among the effects above the threshold. */
+  /** Share of correct signs among the effects above the threshold. */
   signs: AgreementNumber;
   /** Spearman's rank correlation of the magnitudes of summed attribution and effects. */
   magnitudes: AgreementNumber;
@@ -508,7 +508,7 @@ export interface Clip {
   image: string;
   /** Image of the first step at which the actions differ. */
   still: string;
-  /** Return of the unedited agent in this episode, less that of the agent without the feature. */
+  /** Return of the unedited agent in this episode, minus that of the agent without the feature. */
   lost: number;
 }
 
@@ -524,7 +524,7 @@ export interface BehaviorSection {
   output: string;
   /** Causes of an episode's end, starting with the most frequent one of the unedited agent. */
   causes: string[];
-  /** A row for each feature and each group of twins, and on request for each pair of features and invisible type. */
+  /** A row for each feature and each group of twins, and, if requested, for each pair of features and each invisible type. */
   rows: BehaviorRow[];
   clips: Clip[];
   /** Names of the report's files, JSON and CSV. */
@@ -533,7 +533,7 @@ export interface BehaviorSection {
 
 /** An output that has maps. */
 export interface MapOutput {
-  /** `policy`, `value`, or `greedy`, the best action value, for an agent with action values. For such an agent, `policy` stands for all action values. Signed maps of `policy` are those of the best action's logit or value. */
+  /** `policy`, `value`, or, for an agent with action values, `greedy` (the best action value). For such an agent, `policy` means all action values. Signed maps of `policy` explain the logit or value of the best action. */
   id: string;
   label: string;
 }
@@ -580,7 +580,7 @@ export interface SaliencySection {
   differences: (string | null)[];
 }
 
-/** A map that one embedding method made. */
+/** A map made by one embedding method. */
 export interface MapEntry {
   /** `state` for the recurrent state, or the name of a layer. */
   source: string;
@@ -656,7 +656,7 @@ export interface CheckpointEntry {
   correlation: Record<string, number | null>;
 }
 
-/** The trajectory on which all checkpoints are compared, by its index in the section `trajectories` of a recording. Either a checkpoint played it, or it belongs to the last of the page's `recordings`, which has no other section. */
+/** The trajectory on which all checkpoints are compared. `trajectory` is its index in the section `trajectories` of the recording. Either a checkpoint played it, or it belongs to the last of the page's `recordings`, which has no other section. */
 export interface ReferenceTrajectory {
   agent: string;
   recording: string;
@@ -690,7 +690,7 @@ export interface UpdatedCheckpoint {
   name: string;
   /** Number of training steps; null if it is unknown. */
   step: number | null;
-  /** Chunk of its outputs and maps for the observations, as for a checkpoint in the section `training`. */
+  /** Chunk of its outputs and maps for the observations, like the chunks of checkpoints in the section `training`. */
   shown: string;
   /** Mean changes over the observations, by name of the array in the section's chunk `changes`; empty for the first checkpoint. */
   changes: Record<string, number>;
@@ -719,7 +719,7 @@ export interface UpdatesSection {
   caption?: string;
   /** What `step` counts: `steps` or `frames`. */
   unit: string;
-  /** (n,) The observations on which checkpoints are compared: steps of the reference trajectory of the section `training`, or on a page of recordings indices of the images in `frames`. */
+  /** (n,) The observations on which checkpoints are compared: steps of the reference trajectory of the section `training` or, on a page of recordings, indices of the images in `frames`. */
   steps: number[];
   /** At least two, in the order of training. */
   checkpoints: UpdatedCheckpoint[];
@@ -727,7 +727,7 @@ export interface UpdatesSection {
   changes: string;
   /** The saliency method of the maps; null without maps. */
   method: MethodDescription | null;
-  /** Chunks of the images of the observations, 64 in each; null on pages of a training. */
+  /** Chunks of the images of the observations, 64 in each; null on pages about a training run. */
   frames?: string[];
 }
 
@@ -750,7 +750,7 @@ export interface ChecksSection {
   report: Record<string, unknown>;
 }
 
-/** How well methods and controls predict the measured effects of objects; it has no rows if these are not known. */
+/** How well methods and controls predict the measured effects of objects. The table is empty if the effects are not known. */
 export interface CheckEffects {
   /** Text above a generic or custom panel. */
   caption?: string;
@@ -818,7 +818,7 @@ export interface VerdictsSection {
   unit?: string;
 }
 
-/** Failures as they were played, each beside a continuation that survives. */
+/** Failures as they originally happened, each next to a continuation that survives. */
 export interface FailureClips {
   /** Text above a generic or custom panel. */
   caption?: string;
@@ -835,7 +835,7 @@ export interface Line {
   color?: string;
   /** Limits of the line's axis; by default its smallest and largest value. */
   limits?: [number, number];
-  /** Whether each value is marked with a point, as for lines with values at few steps. */
+  /** Whether each value is marked with a point. This suits lines with values at few steps. */
   points?: boolean;
 }
 
@@ -910,7 +910,7 @@ export interface DirectionEntry {
   scale: number;
   /** Share of the variance that the direction explains; null except for `pca`. */
   explained: number | null;
-  /** Mean |cosine| of the angle to the matching direction of fits with other seeds; null if it was not measured. */
+  /** Mean |cosine| of the angle to the matching direction of fits with different seeds; null if it was not measured. */
   seed_stability: number | null;
   /** Mean |cosine| of the angle to the matching direction of fits to each half of the data; null if it was not measured. */
   half_stability: number | null;
@@ -918,7 +918,7 @@ export interface DirectionEntry {
   kurtosis: number | null;
   /** Whether fewer than 2 % of the steps account for more than half of the coordinate's variance. */
   rare: boolean;
-  /** The |cosines| whose means are the stabilities: of two fits with other seeds, then of fits to the two halves. */
+  /** The values of |cosine| whose means are the stabilities: for two fits with different seeds, then for fits to the two halves. */
   fits?: number[];
   /** How much the policy changes, in nats, when the coordinate is set to its mean: a mean over the replayed steps that follow; null if it was not measured. */
   effect?: number;
@@ -931,7 +931,7 @@ export interface ClusterEntry {
   method: string;
   count: number;
   sizes: number[];
-  /** Mean adjusted Rand index with the clusters of other seeds. */
+  /** Mean adjusted Rand index with the clusters that different seeds give. */
   agreement: number | null;
 }
 
@@ -1003,9 +1003,9 @@ export interface ReachEntry {
 export interface DecisionEntry {
   trajectory: number;
   frame: number;
-  /** The first step whose frame the decision depends on. If states were exchanged at only some of the steps, this is the earliest step that it may be. */
+  /** The first step whose frame the decision depends on. If states were exchanged at only some of the steps, this is a lower bound. */
   begins: number;
-  /** The latest step that may be the first one whose frame the decision depends on. */
+  /** Upper bound of the first step whose frame the decision depends on. */
   until: number;
   /** Change of the policy when what was seen up to the step `until` is exchanged, in nats; mean over partners. */
   change: number;
@@ -1029,7 +1029,7 @@ export interface MatrixSection {
   partners: number;
   /** Null if nothing was exchanged. */
   reach: ReachEntry | null;
-  /** Of decisions with at least half of the largest change, the one that reaches back farthest; null if no decision depends noticeably on what was seen before. */
+  /** Among the decisions whose change is at least half of the largest change, the one that reaches back farthest; null if no decision depends noticeably on what was seen before. */
   strongest: DecisionEntry | null;
   episodes: MatrixEpisode[];
   /** Reason why there is no matrix. */
@@ -1065,9 +1065,9 @@ export interface WindowEntry {
   /** Ids of the targets that are explained. */
   targets: string[];
   why: WindowReason[];
-  /** The first step whose frame the decision depends on, according to the memory matrix; null if it depends on none, or is not in the matrix. A window that starts later does not show the whole dependence. */
+  /** The first step whose frame the decision depends on, according to the memory matrix; null if there is no such step, or if the decision is not in the matrix. A window that starts later does not show the whole dependence. */
   begins?: number;
-  /** The episode with whose frames, at the same steps, the window is compared. Of 16 episodes whose states differ much from this one's, it is the one whose state changes the policy most, if it replaces the state before the explained step. Null if no other episode has this step: the window is then compared with the recording's mean frame. */
+  /** The episode whose frames at the same steps the window is compared with. It is chosen from 16 episodes whose states differ strongly from the states of this one: its state changes the policy most when it replaces the state before the explained step. Null if no other episode has this step: the window is then compared with the recording's mean frame. */
   partner?: number;
   chunk: string;
 }
@@ -1096,14 +1096,14 @@ export interface InterventionRow {
   p: number | null;
   adjusted_p: number | null;
   effect: number | null;
-  /** Interval of the difference that is corrected for the number of measures. */
+  /** Interval of the difference, corrected for the number of measures. */
   corrected_interval?: [number | null, number | null];
 }
 
 /** A comparison of episodes with and without some directions exchanged or collapsed. */
 export interface InterventionEntry {
   label: string;
-  /** Directions, each with the one that it is exchanged with, or null if it is collapsed. */
+  /** Directions, each with the direction that it is exchanged with, or null if it is collapsed. */
   swap: ([number, number | null])[];
   rows: InterventionRow[];
   /** An animated PNG of a pair of episodes, without and with the change. */
@@ -1132,7 +1132,7 @@ export interface ProbesSection {
   probes: Record<string, unknown>[];
 }
 
-/** How much the value changes if blocks of the frames are removed, by saliency or at random (`rl_clarity.deletion_test`). `difference` is the mean over fractions of the change by saliency minus the change at random. */
+/** How much the value changes if blocks of the frames are removed, in order of saliency or at random (`rl_clarity.deletion_test`). `difference` is the mean over fractions of the change by saliency minus the change at random. */
 export interface DeletionEntry {
   difference: number;
   interval: [number, number];
@@ -1256,7 +1256,7 @@ export interface ListedTrajectory {
   entry?: string;
 }
 
-/** The trajectories of a run, on a page of a server. The page loads an entry when its trajectory is shown. */
+/** The trajectories of a run, on a served page. The page loads an entry when its trajectory is shown. */
 export interface ListedTrajectoriesSection {
   /** Text above a generic or custom panel. */
   caption?: string;
@@ -1286,7 +1286,7 @@ export interface MapGrid {
 export interface TrajectoryMaps {
   /** Value that is shown at full brightness. */
   scale: number;
-  /** For each segment of the section `trajectories`, a chunk of `codes` int8 (n, h, w, 1) and `scales` float32 (n), as for attribution. */
+  /** For each segment of the section `trajectories`, a chunk of `codes` int8 (n, h, w, 1) and `scales` float32 (n), in the same encoding as attribution. */
   segments: string[];
 }
 
@@ -1365,13 +1365,13 @@ export interface ActionGroup {
   actions: number[];
 }
 
-/** A factor of an action: a choice, a switch or a number. Its outputs are consecutive entries of `actions`. */
+/** A factor of an action: a discrete choice, a switch, or a number (a continuous action). Its outputs are consecutive entries of `actions`. */
 export interface ActionFactor {
   kind: "choice" | "switch" | "number";
   label: string;
   /** Index of the factor's first output. */
   first: number;
-  /** Number of its outputs: a logit for each choice, the logit of a switch that is on, or the mean of a number and, if there are two, the logarithm of its standard deviation. */
+  /** Number of the factor's outputs: a logit for each option of a choice, the logit of a switch being on, or the mean of a number and, if there are two outputs, the logarithm of its standard deviation. */
   outputs: number;
   low?: number;
   high?: number;
@@ -1390,7 +1390,7 @@ export interface AgentInfo {
   recurrent: boolean;
   num_actions: number;
   observation: ObservationInfo;
-  /** The actions if an action is a single choice, else the outputs of all factors. */
+  /** The actions if an action is a single choice, otherwise the outputs of all factors. */
   actions: ActionInfo[];
   action_groups: ActionGroup[];
   /** Groups of actions that have the same effect. */
@@ -1405,11 +1405,11 @@ export interface RecordingInfo {
   env_name: string;
   agent: string;
   id: string;
-  /** Name of the run, on a page that shows several. */
+  /** Name of the run, on a page that shows several runs. */
   name?: string;
 }
 
-/** Facts about how the page was made. They contain no times, paths or user names, so that the same run makes the same page. */
+/** Facts about how the page was made. They contain no times, paths or user names, so that repeating a run gives an identical page. */
 export interface ProvenanceGroup {
   group: string;
   items: [string, string][];

@@ -116,14 +116,14 @@ def test_grayscale_and_large_float_images_reach_the_module_unchanged(shape: tupl
 @pytest.mark.parametrize(
     ("outputs", "words"),
     [
-        (lambda mean, value: (distributions.Normal(mean, 1.0), value), "a Normal, whose mean takes the place"),
-        (lambda mean, value: (mean, mean.exp(), value), "Means of continuous actions take the place of logits"),
+        (lambda mean, value: (distributions.Normal(mean, 1.0), value), "a Normal, whose mean is used in place of"),
+        (lambda mean, value: (mean, mean.exp(), value), "For continuous actions, return the means in place of logits"),
         (
             lambda logits, value: ([logits[:, :2], logits[:, 2:]], value),
-            r"several choices' logits are joined",
+            r"for several choices, concatenate their logits",
         ),
-        (lambda _, value: value, r"For a value alone, .*heads=\('q_values',\)"),
-        (lambda _, value: value[:, 0], r"For a value alone, return it as \(batch, 1\)"),
+        (lambda _, value: value, r"If the only output is a value, .*heads=\('q_values',\)"),
+        (lambda _, value: value[:, 0], r"If the only output is a value, return it as \(batch, 1\)"),
     ],
 )
 def test_errors_for_unsupported_outputs_explain_how_to_wrap_the_network(outputs: Any, words: str) -> None:

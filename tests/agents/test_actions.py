@@ -116,7 +116,7 @@ def test_the_greedy_score_adds_the_largest_logits_and_gaussian_means() -> None:
 def test_action_factors_must_match_the_number_of_network_outputs() -> None:
     with pytest.raises(OptionError, match=r"have 7 outputs \(move: left, .*but the network's policy has 5"):
         checked_factors(FACTORS, 5)
-    with pytest.raises(OptionError, match="must be a sequence of Categorical, Binary or Gaussian"):
+    with pytest.raises(OptionError, match="must be a sequence of Categorical, Binary and Gaussian"):
         checked_factors([3], 3)  # type: ignore[list-item]
 
 

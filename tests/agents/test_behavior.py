@@ -54,8 +54,8 @@ class Dropout(Nature):
         (lambda: loaded(DetachedValue()), r"values change.*their gradient is 0.*detach"),
         (lambda: changed(lambda x: x.detach()), "policy_logits change.*their gradient is 0"),
         (lambda: changed(lambda x: torch.round(x, decimals=1)), r"policy_logits .* gradient is 0.*rounded"),
-        (lambda: changed(lambda x: x - x.mean(0)), r"policy_logits for an observation .* others in its batch"),
-        (lambda: loaded(BatchStatistics()), "others in its batch.*running statistics"),
+        (lambda: changed(lambda x: x - x.mean(0)), r"policy_logits for an observation .* rest of its batch"),
+        (lambda: loaded(BatchStatistics()), "rest of its batch.*running statistics"),
         (lambda: loaded(Dropout()), r"are random.*training=self\.training"),
         (lambda: changed(lambda x: x + 0.05 * torch.randn_like(x)), "policy_logits .* are random"),
     ],
@@ -72,7 +72,7 @@ def test_gradients_that_contradict_finite_changes_cause_a_warning() -> None:
             x = self.network(x)
             return self.actor(0.3 * x + 0.7 * x.detach()), self.critic(x)
 
-    with pytest.warns(UserWarning, match=r"policy_logits change by .* their gradients say .*attribution may be wrong"):
+    with pytest.warns(UserWarning, match=r"policy_logits change by .* gradients predict .*attribution may be wrong"):
         TorchAgent(loaded(Half()), SHAPE)
 
 

@@ -195,7 +195,7 @@ class TestScaleOfTheInput:
     )
     def test_ambiguous_input_scaling_needs_input_divisor(self, first: Any) -> None:
         model = model_with_preprocessing(first)
-        with pytest.raises(OptionError, match=r"input_divisor=1 if .* 0 to 255, input_divisor=255 if .* 0 to 1"):
+        with pytest.raises(OptionError, match=r"input_divisor=1 if .* 0 to 255, or input_divisor=255 if .* 0 to 1"):
             KerasAgent(model)
         expected = model.predict(random_observations(2) / np.float32(255), verbose=0)
         assert np.allclose(
@@ -245,7 +245,7 @@ class TestInputsOfOtherShapes:
         inputs, vector = keras.Input(SHAPE), keras.Input((7,))
         x = L.Concatenate()([body(inputs), vector])
         model = keras.Model([inputs, vector], [L.Dense(5)(x), L.Dense(1)(x)])
-        with pytest.raises(OptionError, match=r"parts of a recurrent state.*For other inputs"):
+        with pytest.raises(OptionError, match=r"parts of a recurrent state.*If the model has other inputs"):
             KerasAgent(model)
 
     def test_models_accept_grayscale_observations_without_a_channel_axis(self) -> None:
@@ -289,7 +289,7 @@ class TestOutputs:
         assert np.allclose(actual.policy_logits, expected[1], atol=1e-6)
         assert np.allclose(actual.values, expected[3][:, 0], atol=1e-6)
         assert KerasAgent(model, heads=(None, "policy_logits", None, None)).heads == ("policy_logits",)
-        with pytest.raises(OptionError, match="None for every output to leave out"):
+        with pytest.raises(OptionError, match="None for every output to ignore"):
             KerasAgent(model, heads=(None, None, None, "values"))
 
     def test_a_model_with_a_single_output_is_refused_without_heads(self) -> None:
@@ -307,7 +307,7 @@ class TestOutputs:
         inputs = keras.Input(SHAPE)
         x = body(inputs)
         probabilities = L.Identity(name="action_probs")(L.Softmax()(L.Dense(5)(x)))
-        with pytest.raises(OptionError, match=r"'action_probs' is probabilities.*returns the logits"):
+        with pytest.raises(OptionError, match=r"'action_probs' contains probabilities.*returns the logits"):
             KerasAgent(keras.Model(inputs, [probabilities, L.Dense(1)(x)]))
 
     def test_half_precision_models_return_float32_results(self) -> None:

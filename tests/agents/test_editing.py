@@ -119,7 +119,7 @@ def test_other_parameters_replaces_weights_temporarily(case: tuple[Any, str]) ->
         assert np.allclose(next(iter(other.parameters().values())), next(iter(halved.values())))
     assert np.array_equal(heads(agent, observations), before)
     with (
-        pytest.raises(rl_clarity.ClarityError, match="parameter 'missing' of shape"),
+        pytest.raises(rl_clarity.ClarityError, match="parameter 'missing' has the shape"),
         agent.other_parameters({"missing": np.zeros(2)}),
     ):
         pass
@@ -284,7 +284,7 @@ def test_written_activations_bypass_edits_but_functions_receive_edited_ones(case
 COMPONENT = np.ones(64)
 WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
     "layer": (lambda agent: Ablate("2x"), "unknown layer '2x'; available layers: network.1"),
-    "width": (lambda agent: Ablate("network.3", component=np.ones(5)), "component= has 5 channels; network.3 has 64"),
+    "width": (lambda agent: Ablate("network.3", component=np.ones(5)), "has 5 channels, but network.3 has 64"),
     "width of steering": (lambda agent: Steer("network.3", np.ones(5), amount=1), "component= has 5 channels"),
     "index": (lambda agent: Ablate("network.3", component=2), "component=2 must be an array"),  # type: ignore[arg-type]
     "strength": (lambda agent: Ablate("network.3", strength=1.5), "strength=1.5 must be a number from 0 to 1"),
@@ -295,11 +295,11 @@ WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda agent: Ablate("network.3", to="resample", data=np.ones((2, 5, 4, 64))),
         r"data= has the shape \(2, 5, 4, 64\); activations \(N, 4, 4, 64\) of network.3 are needed",
     ),
-    "positions": (lambda agent: Ablate("network.3", positions=[(1, 9)]), r"positions= has \(1, 9\), outside of"),
+    "positions": (lambda agent: Ablate("network.3", positions=[(1, 9)]), r"contains \(1, 9\), which is outside"),
     "mask": (lambda agent: Ablate("network.3", positions=np.ones((2, 2), bool)), r"a mask of shape \(2, 2\)"),
-    "positions of a vector": (lambda agent: Ablate("network.7", positions=[(0, 0)]), "positions= are those of feature"),
-    "unit": (lambda agent: Ablate("network.3", unit=64), "unit=64 is not a channel of network.3, which has 0 to 63"),
-    "two parts": (lambda agent: Ablate("network.3", component=COMPONENT, unit=1), "component= and unit= are altern"),
+    "positions of a vector": (lambda agent: Ablate("network.7", positions=[(0, 0)]), "positions= need a feature map"),
+    "unit": (lambda agent: Ablate("network.3", unit=64), "not a channel of network.3, which has the channels 0 to 63"),
+    "two parts": (lambda agent: Ablate("network.3", component=COMPONENT, unit=1), "component= and unit= cannot be"),
     "nothing kept": (lambda agent: Ablate("network.3", everything_but=True), "everything_but=True needs component="),
     "amount": (lambda agent: Steer("network.3", COMPONENT, amount=np.inf), "amount=inf must be a finite number"),
     "several components": (lambda agent: Steer("network.3", np.ones((2, 64)), amount=1), "one direction"),

@@ -99,11 +99,11 @@ def test_environments_without_the_agents_numeric_inputs_are_refused(agent: Any) 
     others = rl_clarity.TorchAgent(
         make_network(), SHAPES | {"height": (3,)}, forward=lambda network, observed, _: network(observed)
     )
-    with pytest.raises(SamplesError, match=r"the agent takes 'height' of shape \(3,\); the environment's"):
+    with pytest.raises(SamplesError, match=r"the agent takes 'height' of shape \(3,\), but the environment's"):
         rl_clarity.collect(others, Dictionary(), 8, 2)
     steps: dict[str, Any] = {"actions": np.zeros((1, 4), int), "rewards": np.zeros((1, 4)), "dones": np.zeros((1, 4))}
     images = np.zeros((1, 4, *SHAPES["image"]), np.uint8)
-    with pytest.raises(SamplesError, match="lack what the agent takes beside the image, direction, speed"):
+    with pytest.raises(SamplesError, match="lack the agent's inputs besides the image, direction, speed"):
         rl_clarity.generate(agent, {**steps, "observations": images}, images[0], "page")
     with pytest.raises(OptionError, match="has no image"):
         rl_clarity.TorchAgent(make_network(), {"speed": (2,)})

@@ -130,7 +130,7 @@ def test_generate_writes_a_page_for_a_flax_agent(network: Any, observations: np.
         (lambda parameters, x: jnp.ones((3, 4)), "3 rows for two observations"),
         (lambda parameters, x: np.asarray(x).reshape(len(x), -1)[:, :4], "jax.numpy"),
         (lambda parameters, x: jnp.round(9 * x[:, 0, 0]), "their gradient is 0"),
-        (lambda parameters, x: (x - x.mean(0)).mean((1, 2)), "with the others in its batch"),
+        (lambda parameters, x: (x - x.mean(0)).mean((1, 2)), "with the rest of its batch"),
         (lambda parameters, x: (x / 255).reshape(len(x), -1) @ jnp.ones((768, 4)), "multiplies its input by 0.00392"),
         (lambda parameters, x: jnp.ones((len(x), 4)), "does not depend on the observations"),
     ],

@@ -184,7 +184,7 @@ def test_invalid_sites_and_values_are_rejected(agent: Any, observations: np.ndar
     layer = next(iter(agent.layers))
     with pytest.raises(OptionError, match=r"unknown layer 'inputs'.*did you mean 'input'"):
         agent.forward(observations, read=["inputs"])
-    with pytest.raises(OptionError, match=r"write=.* has the shape .* is needed"):
+    with pytest.raises(OptionError, match=r"write\[.*\] has the shape .* is needed"):
         agent.forward(observations, write={layer: np.zeros((3, 2))})
     with pytest.raises(SamplesError, match=r"values have the shape \(3, 2\); those of the site have"):
         agent.gradients(observations, layer, [0], values=np.zeros((3, 2)))

@@ -50,7 +50,7 @@ def test_module_outputs_may_be_tuples_dicts_or_distributions(arrange: Callable[[
     [
         (lambda x: (x.mean((1, 2, 3)), x.mean((1, 2, 3))), {}, "heads="),
         (lambda x: x, {}, r"shape \(2, 4, 44, 44\)"),
-        (lambda x: x.mean((2, 3)), {"heads": ("policy_logits", "values")}, "2 entries; the network has 1 outputs"),
+        (lambda x: x.mean((2, 3)), {"heads": ("policy_logits", "values")}, "2 entries, but the network has 1 outputs"),
         (lambda x: x.mean((2, 3)), {"initial_state": np.zeros(3)}, "state last"),
         (lambda x: {"q": x.mean((2, 3))}, {"initial_state": np.zeros(3)}, "'q'"),
     ],
@@ -74,7 +74,7 @@ class Softmax(Nature):
 
 @pytest.mark.parametrize("convert", [lambda m: m, nn.Module.half])
 def test_action_probabilities_instead_of_logits_are_rejected(convert: Callable[[Any], Any]) -> None:
-    with pytest.raises(OptionError, match=r"is probabilities \(not negative, with a sum of 1\).*returns the logits"):
+    with pytest.raises(OptionError, match=r"\(they are not negative, and sum to 1\).*returns the logits"):
         TorchAgent(convert(loaded(Softmax())), SHAPE)
 
 
@@ -83,7 +83,7 @@ def test_action_probabilities_without_a_value_output_are_rejected() -> None:
         def forward(self, x: Any) -> Any:
             return super().forward(x)[0].softmax(-1)
 
-    with pytest.raises(OptionError, match="is probabilities"):
+    with pytest.raises(OptionError, match="contains probabilities"):
         TorchAgent(loaded(Alone()), SHAPE, heads=("policy_logits",))
 
 
@@ -106,7 +106,7 @@ def test_a_module_with_a_single_output_is_refused_without_heads() -> None:
     assert (outputs.values, outputs.q_values) == (None, None)
     (tail,) = agent.tails(random_observations(), "network.1", ["greedy"])
     assert np.allclose(tail.scores()[0], outputs.policy_logits.max(1), atol=1e-5)
-    with pytest.raises(OptionError, match="unknown output 'value'; this agent has 'greedy'"):
+    with pytest.raises(OptionError, match="unknown output 'value'; outputs of this agent are 'greedy'"):
         agent.gradients(random_observations(), "network.1", ["value"])
 
 
@@ -116,7 +116,7 @@ def test_outputs_named_probabilities_are_rejected() -> None:
             logits, value = super().forward(x)
             return {"action_probs": logits, "value": value}
 
-    with pytest.raises(OptionError, match=r"'action_probs' is probabilities \(by its name\)"):
+    with pytest.raises(OptionError, match=r"'action_probs' contains probabilities \(according to its name\)"):
         TorchAgent(Named(), SHAPE)
 
 
@@ -137,7 +137,7 @@ def test_outputs_marked_none_in_heads_are_ignored() -> None:
             logits, value = super().forward(x)
             return logits, logits[..., None, None], value, {"loss": 3.0}
 
-    with pytest.raises(OptionError, match=r"\(2, 4, 1, 1\).*None.*leaves an output out"):
+    with pytest.raises(OptionError, match=r"\(2, 4, 1, 1\).*None.*to ignore an output"):
         TorchAgent(loaded(Four()), SHAPE)
     agent = TorchAgent(loaded(Four()), SHAPE, heads=("policy_logits", None, "values", None))
     expected = TorchAgent(loaded(Nature()), SHAPE).forward(random_observations())
@@ -150,7 +150,7 @@ def test_recurrent_modules_need_an_initial_state() -> None:
     def forward(module: Any, x: Any, _: Any) -> Any:
         return module(x, torch.zeros(len(x), 8))
 
-    with pytest.raises(OptionError, match=r"unnamed of width 8.*a recurrent module's state, pass initial_state"):
+    with pytest.raises(OptionError, match=r"unnamed of width 8.*the state of a recurrent module, pass initial_state"):
         TorchAgent(Recurrent(), SHAPE, forward=forward)
 
 

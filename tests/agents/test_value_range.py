@@ -72,7 +72,7 @@ def test_an_invalid_value_range_is_refused(make: Any) -> None:
     for value_range in ((1, 0), (0, np.inf), 3):
         with pytest.raises(OptionError, match=r"value_range=.* must be \(low, high\)"):
             make(value_range=value_range)
-    with pytest.raises(OptionError, match="give one of them"):
+    with pytest.raises(OptionError, match="pass only one of them"):
         make(value_range=(0, 1), input_divisor=255)
 
 
@@ -81,7 +81,9 @@ def test_outputs_from_the_users_own_loop_are_checked_against_the_agent(make: Any
     raw = np.random.default_rng(2).uniform(-1, 1, (4, *SHAPE)).astype(np.float32)
     check = {"observations": raw, "q_values": raw.reshape(4, -1) @ WEIGHTS}
     make(value_range=(-1, 1), check=check)
-    with pytest.raises(OptionError, match=r"q_values deviate .* given -2 to 2 for observations from 0 to 255"):
+    with pytest.raises(
+        OptionError, match=r"q_values deviate .* gets inputs from -2 to 2 for observations from 0 to 255"
+    ):
         make(value_range=(-2, 2), check={**check, "q_values": check["q_values"] + 100})
     images = {"observations": OBSERVATIONS, "q_values": (OBSERVATIONS / 255).reshape(3, -1) @ WEIGHTS}
     make(check=images)

@@ -130,12 +130,12 @@ def test_options_that_need_images_are_refused_for_vector_agents(options: Any, tm
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: rl_clarity.TorchAgent(Linear(), (4,), value_range=(0, 1)), OptionError, "are for images"),
-        (lambda: make_agent(Linear()).forward(np.zeros((2, 3))), SamplesError, r"takes numbers \(B, 4\)"),
+        (lambda: rl_clarity.TorchAgent(Linear(), (4,), value_range=(0, 1)), OptionError, "are only for images"),
+        (lambda: make_agent(Linear()).forward(np.zeros((2, 3))), SamplesError, r"takes numeric arrays \(B, 4\)"),
         (
             lambda: rl_clarity.collect(make_agent(Linear()), gymnasium.make("Acrobot-v1"), 4, 2),
             ClarityError,
-            "2 actions, the environment 3",
+            "2 actions, but the environment has 3",
         ),
     ],
 )

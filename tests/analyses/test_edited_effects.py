@@ -186,9 +186,9 @@ def test_confidence_intervals_of_lost_effects_are_over_episodes(agent: Any, effe
 
 
 def test_unknown_types_and_unsuitable_layers_are_refused(agent: Any, effects: ObjectEffects) -> None:
-    with pytest.raises(OptionError, match=r"types=\['lava'\]: effects were measured of coin, saw"):
+    with pytest.raises(OptionError, match=r"types=\['lava'\] have no measured effects; available: coin, saw"):
         object_pairs(agent, effects, "1a", "lava")
-    with pytest.raises(OptionError, match=r"shape \(3,\); positions are those of feature maps"):
+    with pytest.raises(OptionError, match=r"shape \(3,\); only feature maps"):
         object_pairs(agent, effects, "policy_logits", "saw")
     resampled = Ablate("1a", to="resample", data=agent.activations(effects.with_object, "1a"))
     with pytest.raises(OptionError, match="draws a row for each observation"):

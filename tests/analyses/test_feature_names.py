@@ -39,10 +39,10 @@ def test_features_have_no_names_by_default() -> None:
     ("names", "message"),
     [
         ({"2 b": {1: "x" * 61}}, r"features.names\['2 b'\]\[1\]='xxxxxxxxxxxxxxxxxxxx...' has 61 characters"),
-        ({"2 b": {1: "a\nb"}}, r"features.names\['2 b'\]\[1\]='a\\nb' has control characters"),
-        ({"2 b": {1: "a\u202eb"}}, "has control characters"),
+        ({"2 b": {1: "a\nb"}}, r"features.names\['2 b'\]\[1\]='a\\nb' contains control characters"),
+        ({"2 b": {1: "a\u202eb"}}, "contains control characters"),
         ({"2 b": {1: " "}}, r"features.names\['2 b'\]\[1\]=' ' must be a name"),
-        ({"2 b": {1: 3}}, r"features.names\['2 b'\]\[1\]=3 must be a name, as text"),
+        ({"2 b": {1: 3}}, r"features.names\['2 b'\]\[1\]=3 must be a non-empty string"),
         ({"2 b": ["coin"]}, r"features.names\['2 b'\]=\['coin'\] must be a dict"),
         ({"2 b": {0: "coin"}}, "layer 2 b has features 1 to 3, not 0"),
         ({"2 b": {4: "coin"}}, "layer 2 b has features 1 to 3, not 4"),

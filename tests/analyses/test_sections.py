@@ -93,7 +93,9 @@ def test_a_section_does_not_accept_other_field_names_than_its_panel() -> None:
 
 
 def test_an_analysis_may_only_make_sections_of_its_declared_classes() -> None:
-    with pytest.raises(SectionError, match=r"Counts\.sections returned .*; it declares CountsSection or MarksSection"):
+    with pytest.raises(
+        SectionError, match=r"Counts\.sections returned .*, but the analysis declares CountsSection or MarksSection"
+    ):
         Counts().checked(BarsSection([]))
 
 

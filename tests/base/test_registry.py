@@ -100,7 +100,7 @@ class TestEntries:
         message = f"the rule 'outside' (outside_rules:rule) cannot be loaded: {error}; update"
         with pytest.raises(OptionError, match=f"^{re.escape(message)}"):
             entries.get("outside")
-        with pytest.warns(RuntimeWarning, match=f"^{re.escape(message)}.*; it is left out$") as warned:
+        with pytest.warns(RuntimeWarning, match=f"^{re.escape(message)}.*; this entry is skipped$") as warned:
             assert [entries.find("outside") for _ in range(2)] == [None, None]
         assert len(warned) == 1
 

@@ -126,7 +126,7 @@ def test_attribution_and_ablation_bars_share_a_scale_and_mark_conflicts(page: Pa
     ]
     assert "what is lost is more than three times as large" in visitor.text("contradiction-2")
     assert "opposite signs" in visitor.text("contradiction-3")
-    assert "Both begin at the same baseline" in visitor.text("contradiction-3")
+    assert "Both start from the same baseline" in visitor.text("contradiction-3")
     expect(visitor.by("contradiction-1")).to_have_count(0)
 
 

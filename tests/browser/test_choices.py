@@ -120,7 +120,7 @@ def test_single_letter_keys_can_be_switched_off(synthetic: Path, open_page: Open
     visitor.press("]")
     assert visitor.state()["trajectory"] == 2
     visitor.press("?")
-    visitor.page.get_by_label("single letters work as keys").uncheck()
+    visitor.page.get_by_label("use single letters as shortcuts").uncheck()
     visitor.page.evaluate("document.activeElement.blur()")
     visitor.press("[", "[", ".", "f")
     assert (visitor.state()["trajectory"], visitor.by("drawer").get_attribute("data-panel")) == (2, "help")

@@ -37,7 +37,7 @@ def test_findings_come_first_and_open_the_frames_that_show_them(page: Path, open
     findings = visitor.by("panel-findings").locator("tbody tr")
     first = findings.first.get_by_role("button")
     assert "failures" in first.inner_text()
-    assert "are ended by mine, no reaction" in first.inner_text()
+    assert "are ended by mine (verdict: no reaction)" in first.inner_text()
     for row in range(findings.count()):
         findings.nth(row).get_by_role("button").click()
         place = visitor.state()
@@ -57,7 +57,7 @@ def test_failures_are_shown_with_a_continuation_that_survives(page: Path, open_p
     assert f"step {last} of trajectory" in failures.first.inner_text()
     visitor.by("panel-failures").get_by_role("button", name="What Failures shows").click()
     help_text = visitor.by("panel-failures").locator(".help")
-    expect(help_text).to_contain_text("wrong reaction: the policy reacted in time, but not so that it survived")
+    expect(help_text).to_contain_text("wrong reaction: the policy reacted in time, but not in a way that survives")
     for name in ("avoidable", "survives", "without"):
         limits = visitor.track(name).locator(".limit")
         assert [float(text) for text in limits.all_inner_texts()] == [1, 0]

@@ -78,8 +78,8 @@ def test_imported_notes_are_shown_as_plain_text(synthetic: Path, open_page: Open
     [
         ("{", "not JSON"),
         ("[" * 100_000, "not JSON"),
-        ("null", "does not hold notes"),
-        ('{"format": "rl-clarity-notes", "notes": {"length": 3}}', "does not hold notes"),
+        ("null", "does not contain notes"),
+        ('{"format": "rl-clarity-notes", "notes": {"length": 3}}', "does not contain notes"),
         (" " * 5_000_001, "too large"),
     ],
 )

@@ -402,6 +402,6 @@ def test_windows_that_begin_after_the_cause_are_marked_as_cut(open_page: Open, t
     write_memory_page(tmp_path, edit=cut)
     visitor = open_page(tmp_path, wait=False)
     settle(visitor)
-    assert "Cut here: the decision depends on steps from 3 on" in visitor.text("cut-here")
+    assert "cut here: the decision depends on steps from 3 on" in visitor.text("cut-here")
     visitor.click("window-forward")
     expect(visitor.by("cut-here")).to_have_count(0)

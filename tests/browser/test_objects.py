@@ -157,7 +157,7 @@ def test_a_finding_opens_its_frame_with_the_effects_measured_there(page: ObjectP
 
 def test_the_objects_panel_says_which_frames_were_measured(page: ObjectPage, open_page: Open) -> None:
     visitor = open_page(page.directory)
-    assert "every 4th step, and the last 30 before each end" in visitor.text("objects-facts")
+    assert "every 4 steps, and the last 30 before each end" in visitor.text("objects-facts")
 
 
 def test_object_types_have_effect_bars_and_plots_by_distance(page: ObjectPage, open_page: Open) -> None:

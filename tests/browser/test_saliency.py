@@ -143,7 +143,7 @@ def test_signed_maps_have_readable_legend_and_track_colors(open_page: Open, tmp_
 def test_a_frame_without_a_map_shows_the_previous_map(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?layer=perturbation&frame=68")
     assert close(shown(visitor), expected(page, 0, 64, peaks(page, 0)), 2)
-    assert visitor.text("map-frame") == "One of 4 frames has a map; this is the map of frame 65."
+    assert visitor.text("map-frame") == "One in 4 frames has a map; this is the map of frame 65."
     visitor.press("Home")
     visitor.page.wait_for_function("rlClarity.state().frame === 0")
     expect(visitor.by("map-frame")).to_have_count(0)

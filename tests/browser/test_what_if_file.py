@@ -200,7 +200,7 @@ def test_features_without_a_single_baseline_are_multiplied_by_zero(
     visitor.by("what-if-effects").check()
     table = visitor.by("what-if-effects-table")
     expect(table.locator("caption")).to_contain_text("each feature multiplied by 0")
-    is_same = "mean of this" if "ablation" in options else "something else: the page's baseline, mean"
+    is_same = "means of these values" if "ablation" in options else "something else: the page's baseline, mean"
     expect(table.locator("caption")).to_contain_text(is_same)
     stored = float(network.results.series(0)["values"][FRAME])
     for number in (1, 2, 3):

@@ -24,7 +24,7 @@ def test_ablate_accepts_options_of_pages_besides_its_own(tmp_path: Path, capsys:
     assert [row["feature"] for row in summary["rows"] if not row["twins"]] == [1, 2]
     assert {row["length"]["unedited"] for row in summary["rows"]} <= {*range(7)}
     assert main([*command, "--behavior.episodes", "3"]) == 1
-    assert "behavior.episodes=3 is the argument episodes here" in capsys.readouterr().err
+    assert "behavior.episodes=3 cannot be set here" in capsys.readouterr().err
 
 
 def test_ablate_uses_the_features_of_a_given_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -83,7 +83,9 @@ def test_a_page_of_another_network_is_refused(tmp_path: Path, monkeypatch: pytes
     small_commands.run(folder)
     other = {"2a": PageFeatures(ChannelReduction(np.ones((2, 9))), {})}
     monkeypatch.setattr(methods, "page_features", lambda page: other)
-    with pytest.raises(OptionError, match="is of another network: its layer 2a has 9 channels, and here 10"):
+    with pytest.raises(
+        OptionError, match="is a page of a different network: its layer 2a has 9 channels, but the agent's layer has 10"
+    ):
         small_commands.check(folder, page=folder / "output")
 
 

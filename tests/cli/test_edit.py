@@ -70,7 +70,7 @@ def test_edit_needs_a_page_for_features_of_agents_that_cannot_play(
     words = ["edit", str(checkpoint), str(tmp_path / "edited.safetensors"), "--layer", layer, "--feature", "1"]
     assert main(words) == 1
     *_, line = capsys.readouterr().err.splitlines()
-    assert "--feature needs --page DIRECTORY, or give --unit: the agent cannot play (" in line
+    assert "--feature needs --page DIRECTORY, because the agent cannot play (" in line
 
 
 def test_edit_removes_units_without_a_page(
@@ -89,7 +89,7 @@ def test_edit_removes_units_without_a_page(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give what to remove: either --feature NUMBER"),
+        ([], "specify what to remove: either --feature NUMBER"),
         (["--feature", "9"], "--feature 9 must be from 1 to 8"),
         (["--feature", "99", "--page", "PAGE"], "--feature 99 must be from 1 to"),
         (["--unit", "99"], "unit=99 is not a channel of"),

@@ -52,10 +52,10 @@ def test_export_options_select_layer_channel_output_and_speed(page: Path, tmp_pa
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--frames 5:3", "--frames 5:3 must be a range of frames from 1 to 10, such as 10:20, or one of them"),
-        ("--frames 0:3", "--frames 0:3 must be a range of frames from 1 to 10, such as 10:20, or one of them"),
-        ("--frames first", "--frames first must be a range of frames from 1 to 10, such as 10:20, or one of them"),
-        ("--frames 3:", "--frames 3: must be a range of frames from 1 to 10, such as 10:20, or one of them"),
+        ("--frames 5:3", "--frames 5:3 must be a range of frames from 1 to 10, such as 10:20 or 5"),
+        ("--frames 0:3", "--frames 0:3 must be a range of frames from 1 to 10, such as 10:20 or 5"),
+        ("--frames first", "--frames first must be a range of frames from 1 to 10, such as 10:20 or 5"),
+        ("--frames 3:", "--frames 3: must be a range of frames from 1 to 10, such as 10:20 or 5"),
         ("--frames 3:99", "--frames 3:99 must be a range of frames from 1 to 10"),
         ("--trajectory 0", "--trajectory 0 must be from 1 to 2"),
         ("--trajectory 3", "--trajectory 3 must be from 1 to 2"),

@@ -30,9 +30,9 @@ def test_record_writes_a_recording_that_inspect_describes(
     assert main(["inspect", str(tmp_path / "recording"), "--json"]) == 0
     assert parse_summary(capsys.readouterr()) == summary
     assert main([*command, "--metadata", "distribution_mode", "easy"]) == 1
-    assert "has episodes with this seed already" in capsys.readouterr().err
+    assert "already has episodes with this seed" in capsys.readouterr().err
     assert main([*command, "--seed", "1"]) == 1
-    assert "holds a recording with other metadata (environment)" in capsys.readouterr().err
+    assert "contains a recording with different metadata (environment)" in capsys.readouterr().err
 
 
 def test_inspect_prints_the_contents_of_a_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

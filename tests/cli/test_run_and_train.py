@@ -135,7 +135,7 @@ def test_train_refuses_an_empty_directory_name(capsys: pytest.CaptureFixture[str
     ("update", "message"),
     [
         (1, "interrupted; nothing is saved before the first update"),
-        (2, "interrupted; training is saved, and resumed by starting it again"),
+        (2, "interrupted; training is saved, and resumes when it is started again"),
     ],
 )
 def test_interrupted_training_prints_what_is_saved(

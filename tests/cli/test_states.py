@@ -32,7 +32,7 @@ def test_swap_options_must_be_complete_and_of_equal_length(
     options: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["evaluate", str(checkpoint("memory")), *options]) != 0
-    assert "belong together, with as many directions in both" in capsys.readouterr().err
+    assert "belong together, with one target per direction" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ def test_verify_accepts_an_unchanged_page(page: Path, capsys: pytest.CaptureFixt
     assert main(["verify", str(page)]) == 0
     printed = capsys.readouterr()
     assert printed.err == ""
-    assert printed.out.endswith(" files are as they were written\n")
+    assert printed.out.endswith(" files of the page are unchanged\n")
 
 
 def test_verify_lists_missing_damaged_and_extra_files(

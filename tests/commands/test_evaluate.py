@@ -160,10 +160,10 @@ def test_an_expected_return_is_checked(expected: float, tolerance: float) -> Non
         ({"episodes": 0}, "episodes=0 must be at least 1"),
         ({"max_steps": -3}, "max_steps=-3 must be at least 1"),
         ({"expect_return": float("inf")}, "expect_return=inf must be a finite number"),
-        ({"tolerance": -1}, "tolerance=-1.0 must be a finite number from 0 on"),
+        ({"tolerance": -1}, "tolerance=-1.0 must be a finite number of at least 0"),
         ({"episode": 3}, "unknown option 'episode'; did you mean 'episodes'?"),
-        ({"env": None}, "an agent that is not from a checkpoint needs env, an environment, and takes no metadata"),
-        ({"metadata": {"gamma": 1}}, "an agent that is not from a checkpoint needs env"),
+        ({"env": None}, "an agent that was not loaded from a checkpoint needs env, and takes no metadata"),
+        ({"metadata": {"gamma": 1}}, "an agent that was not loaded from a checkpoint needs env"),
     ],
 )
 def test_invalid_options_are_rejected(options: dict[str, Any], message: str) -> None:

@@ -177,7 +177,7 @@ def test_a_recurrent_agent_of_a_checkpoint_is_recorded_and_replayed(tmp_path: Pa
     assert recording.metadata["environment"]["name"] == "starpilot"
     assert recording.metadata["sampling"] == {"temperature": 1.0, "greedy": False, "action_noise": 0.1}
     assert all(row["level_seed"] is not None for row in recording.table())
-    with pytest.raises(OptionError, match=r"seed=1: .* has episodes with this seed already"):
+    with pytest.raises(OptionError, match=r"seed=1: .* already has episodes with this seed"):
         rl_clarity.record("models:starpilot-lstm", tmp_path, steps=10, action_noise=0.1, seed=1)
     again = rl_clarity.record("models:starpilot-lstm", tmp_path, steps=10, action_noise=0.1, seed=2)
     assert len(again) == len(recording) + 10

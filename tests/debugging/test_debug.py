@@ -152,9 +152,9 @@ def test_debug_reports_missing_expected_findings_of_another_agent(blind: tuple[D
 def test_expect_refuses_files_without_findings(tmp_path: Path) -> None:
     for content in ("[]", "{", '{"findings": [{"kind": 1}]}'):
         (tmp_path / "expect.json").write_text(content)
-        with pytest.raises(OptionError, match="is not a file of findings"):
+        with pytest.raises(OptionError, match="is not a findings file"):
             found(Player(), expect=tmp_path / "expect.json")
-    with pytest.raises(OptionError, match="is not a file of findings"):
+    with pytest.raises(OptionError, match="is not a findings file"):
         found(Player(), expect=tmp_path / "none.json")
 
 

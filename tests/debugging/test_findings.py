@@ -112,7 +112,7 @@ def test_removed_objects_are_tested_like_placed_ones() -> None:
     assert [one.suspicious for one in findings] == [True, False, False, False, False]
     assert saw.statement.startswith("No reaction to saw, which ends episodes, on average over all that were removed")
     assert coin.measure == "total variation of the policy when the object is removed"
-    assert findings[3].measure == "value with the object less that without it, when it is removed"
+    assert findings[3].measure == "value with the object minus that without it, when it is removed"
     assert findings[4].statement.startswith("The value falls with saw: -0.4")
     assert coin.command == "rl-clarity run CHECKPOINT OUT --objects.types coin"
     assert coin.evidence == {"trajectory": 1, "frame": 4}
@@ -189,7 +189,7 @@ def test_similar_types_with_different_roles_are_a_finding() -> None:
     findings, _ = make_findings(measured)
     (alike,) = [one for one in findings if one.kind == "look_alike"]
     assert alike.subject == "flower for coin"
-    assert alike.statement.startswith("Takes flower, which does nothing for coin, which is a goal")
+    assert alike.statement.startswith("Treats flower, which does nothing, like coin, which is a goal")
 
 
 def test_an_object_ignored_at_one_position_is_a_position_bias() -> None:

@@ -147,7 +147,7 @@ def test_object_types_that_the_agent_confuses_are_detected() -> None:
     with opened(agent) as (_, states):
         assert set(seen_types(states)) == {"coin", "mine", "flower", "stone"}
         assert seen_types(states, ("bee",)) == ["bee"]
-        with pytest.raises(OptionError, match=r"goals.types=\['dragon'\]: the environment has coin"):
+        with pytest.raises(OptionError, match=r"goals.types=\['dragon'\] are unknown; the environment has coin"):
             seen_types(states, ("dragon",))
         alike, unlike = (compare_types(agent, states, "coin", other, OPTIONS) for other in ("flower", "mine"))
     assert alike is not None

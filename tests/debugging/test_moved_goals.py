@@ -49,7 +49,8 @@ def test_an_agent_that_always_walks_right_does_not_reach_moved_goals() -> None:
     (finding,) = findings
     assert finding.key == ("goal_not_pursued", "coin, moved")
     assert finding.suspicious
-    assert f"({usual.moved} of {usual.episodes} episodes, and {usual.episodes} where it was)" in finding.statement
+    shares = f"({usual.moved} of {usual.episodes} episodes, and {usual.episodes} at its original place)"
+    assert shares in finding.statement
 
 
 def test_an_agent_that_looks_for_the_goal_reaches_moved_goals() -> None:

@@ -139,7 +139,7 @@ def test_survival_keeps_the_feature_numbers_and_names_of_a_page(
     assert result.page is not None
     columns = result.page.results().section("failure_survival")["columns"]
     assert [column["label"] for column in columns[3:]] == ["1 gold", "2", "3 gray"]
-    with pytest.raises(OptionError, match=r"page=.* and survival.features=.*: give one of them"):
+    with pytest.raises(OptionError, match=r"page=.* and survival.features=.* cannot both be given"):
         debugged(tmp_path / "page", page, features=components)
     with pytest.raises(OptionError, match=r"page=.* has no features of layer '2b'; its layers are seen"):
         debugged(tmp_path / "page", page, layer="2b")
@@ -163,7 +163,9 @@ def test_survival_without_each_feature_is_listed_for_each_failure(results: Resul
 
 
 def test_a_survival_layer_without_survival_features_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=r"survival.layer='seen' needs survival.features: this page has none"):
+    with pytest.raises(
+        OptionError, match=r"survival.layer='seen' requires survival.features, because this page has no features"
+    ):
         debugged(tmp_path / "page", layer=LAYER)
 
 
@@ -187,7 +189,9 @@ def test_the_smallest_detectable_change_of_survival_is_computed() -> None:
 
 
 def test_a_feature_file_without_the_requested_layer_is_refused(components: str, tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=r"survival.layer='2b': choose one layer .* there are features of seen"):
+    with pytest.raises(
+        OptionError, match=r"survival.layer='2b' must select exactly one layer; .* a layer with features: seen"
+    ):
         debugged(tmp_path / "page", features=components, layer="2b")
     with pytest.raises(OptionError, match=r"survival.features=.*cannot be read"):
         debugged(tmp_path / "page", features=str(tmp_path / "none.npz"))
@@ -196,7 +200,7 @@ def test_a_feature_file_without_the_requested_layer_is_refused(components: str, 
 
 def test_features_of_another_agent_are_refused_before_any_work(tmp_path: Path) -> None:
     path = str(tmp_path / "components.npz")
-    for layer, message in ((LAYER, "5 channels; seen has 6"), ("other", "other")):
+    for layer, message in ((LAYER, "5 channels, but seen has 6"), ("other", "other")):
         arrays: dict[str, Any] = {layer: np.ones((2, 5), np.float32)}
         np.savez(path, **arrays)
         with pytest.raises(OptionError, match=f"survival.features=.* does not fit the agent: .*{message}"):

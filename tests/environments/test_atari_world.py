@@ -105,9 +105,9 @@ def test_effects_of_objects_on_an_included_agent_are_measured() -> None:
 def test_unsupported_edits_and_states_of_other_games_are_refused() -> None:
     world, states, _ = play("pong", 3)
     (item,) = [item for item in world.objects(states[-1]) if item.type == "paddle"]
-    with pytest.raises(WorldError, match="objects of pong can only be removed"):
+    with pytest.raises(WorldError, match="objects of pong can be removed, but not edited"):
         world.moved(states[-1], item, (1, 1))
-    with pytest.raises(WorldError, match="objects of pong can only be removed"):
+    with pytest.raises(WorldError, match="objects of pong can be removed, but not edited"):
         world.inserted(states[-1], "ball", (1, 1))
     with pytest.raises(WorldError, match="does not play pong"):
         world.states(make(EnvironmentSpec("atari", "breakout"), 1, 0))

@@ -52,7 +52,7 @@ def test_a_state_editor_makes_an_environment_exactly_editable(coins: type[Any]) 
     effects = object_effects(agent, spec, episodes=2, steps=3)
     assert set(effects.type) == {"coin", "bomb"}
     assert effects.exact.all()
-    with pytest.raises(WorldError, match="cannot be moved: CoinsEditor has no method 'moved'"):
+    with pytest.raises(WorldError, match="cannot be moved, because CoinsEditor has no method 'moved'"):
         world.moved(states[0], world.objects(states[0])[0], (0, 0))
     world.close()
 
@@ -63,7 +63,7 @@ def test_play_continues_from_saved_states_if_the_editor_allows_it(
     spec, world, states, observations = play(coins)
     other = make(spec, 2, 9)
     other.reset()
-    with pytest.raises(WorldError, match="set its attribute `continues` to True"):
+    with pytest.raises(WorldError, match="set the editor's attribute `continues` to True"):
         restore(world, other, states[-2:])
     monkeypatch.setattr(coins.state_editor, "continues", True, raising=False)
     np.testing.assert_array_equal(restore(world, other, states[-2:]), observations[-2:])

@@ -106,7 +106,7 @@ def test_restored_environments_continue_with_the_same_hints() -> None:
 @pytest.mark.parametrize("actions", [[0], [0, 4], [0, 0.5]])
 def test_expert_actions_that_do_not_exist_are_refused(actions: list[float]) -> None:
     environment = rl_clarity.ActionHints(Counter(), lambda observations: np.array(actions))
-    with pytest.raises(EnvironmentSetupError, match="for 2 observations it must return as many actions from 0 to 3"):
+    with pytest.raises(EnvironmentSetupError, match="for 2 observations, it must return as many actions, each from 0"):
         environment.reset()
 
 

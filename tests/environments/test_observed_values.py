@@ -65,7 +65,7 @@ def test_observations_from_0_to_1_in_a_space_up_to_255_are_refused(dtype: Any, c
 
 
 def test_observations_outside_the_declared_bounds_are_refused() -> None:
-    with pytest.raises(SamplesError, match=r"values outside are cut off.*value_range=\(0, 255\)"):
+    with pytest.raises(SamplesError, match=r"values outside this range are clipped.*value_range=\(0, 255\)"):
         collect(IMAGES.astype(np.float32), Box(0, 1, SHAPE, np.float32))
 
 
@@ -73,14 +73,14 @@ def test_observations_outside_the_declared_bounds_are_refused() -> None:
 def test_observations_with_nan_or_infinity_are_refused(value: float) -> None:
     images = IMAGES / np.float32(255)
     images[2, 5, 5] = value
-    with pytest.raises(SamplesError, match=f"range from .*{value}.*: those of images are finite"):
+    with pytest.raises(SamplesError, match=f"range from .*{value}.*, but images must be finite"):
         collect(images, Box(0, 1, SHAPE, np.float32))
 
 
 def test_integer_images_of_0_and_1_need_an_explicit_value_range() -> None:
     images = (IMAGES > 128).astype(np.uint8)
     space = Box(0, 255, SHAPE, np.uint8)
-    with pytest.raises(SamplesError, match=r"0 and 1 both look black.*value_range=\(0, 255\) if they are right"):
+    with pytest.raises(SamplesError, match=r"0 and 1 both look black.*are right, pass value_range=\(0, 255\)"):
         collect(images, space)
     assert set(collect(images, space, value_range=(0, 1)).ravel()) == {0, 255}
     assert set(collect(images, space, value_range=(0, 255)).ravel()) == {0, 1}
@@ -145,6 +145,6 @@ def test_recording_refuses_observations_that_contradict_their_space(tmp_path: Pa
             environment.step(0)
         environment.close()
 
-    with pytest.raises(SamplesError, match=r"rounding leaves 2 of 256 levels.*value_range=\(0, 1\)"):
+    with pytest.raises(SamplesError, match=r"rounding leaves only 2 of 256 levels.*value_range=\(0, 1\)"):
         record("refused")
     record("recorded", value_range=(0, 1))

@@ -151,7 +151,7 @@ def test_memory_that_ocatari_cannot_read_is_an_error(freeway: Freeway, monkeypat
 def test_the_error_without_ocatari_names_the_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ocatari", None)
     spec = EnvironmentSpec("atari", "SeaquestNoFrameskip-v4")
-    with pytest.raises(DependencyError, match=r'rl-clarity\[ocatari\]"\. It needs numpy < 2'):
+    with pytest.raises(DependencyError, match=r'rl-clarity\[ocatari\]"\. OCAtari needs numpy < 2'):
         make_world(spec)
     assert world_types(spec) is None
 
@@ -166,7 +166,7 @@ def test_run_without_ocatari_warns_that_effects_are_not_measured(monkeypatch: py
 
 def test_games_without_known_objects_are_refused() -> None:
     with pytest.raises(
-        WorldError, match=r"removed from breakout, pong, and painted over, with the extra `ocatari`, in a"
+        WorldError, match=r"breakout, pong; with the extra `ocatari`, they can also be painted over in a"
     ):
         make_world(EnvironmentSpec("atari", "tetris"))
 

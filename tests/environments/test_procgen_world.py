@@ -216,14 +216,14 @@ def test_objects_of_other_states_are_refused(coinrun: Played) -> None:
         coinrun.world.without(state, [replace(item, handle=("entities", (10_000,)))])
     with pytest.raises(WorldError, match="no objects of type 'dragon'"):
         coinrun.world.inserted(state, "dragon", (1, 1))
-    with pytest.raises(WorldError, match="out of the grid"):
+    with pytest.raises(WorldError, match="outside the grid"):
         coinrun.world.inserted(state, "coin", (-3, 1))
     with pytest.raises(WorldError, match="ends after"):
         coinrun.world.objects(state[:100])
 
 
 def test_errors_for_uneditable_environments_list_editable_ones() -> None:
-    with pytest.raises(WorldError, match="cannot be edited, only those of procgen, atari, gymnasium"):
+    with pytest.raises(WorldError, match="cannot be edited; editable kinds: procgen, atari, gymnasium"):
         make_world(EnvironmentSpec("light_switch"))
     with pytest.raises(WorldError, match="generated assets"):
         make_world(EnvironmentSpec(name="coinrun", options={"use_generated_assets": True}))
@@ -231,7 +231,7 @@ def test_errors_for_uneditable_environments_list_editable_ones() -> None:
 
 def test_states_of_another_game_are_refused(coinrun: Played) -> None:
     world = make_world(EnvironmentSpec(name="maze"))
-    with pytest.raises(WorldError, match="the state is of 'coinrun', and not of maze"):
+    with pytest.raises(WorldError, match="the state is of the game 'coinrun', not of maze"):
         world.draw([coinrun.states[0]])
     with pytest.raises(WorldError, match="and not of maze"):
         world.draw([b""])

@@ -83,7 +83,7 @@ def test_edited_states_of_atari_games_cannot_be_restored() -> None:
     world.states(environment)
     environment.step(np.array([1]))
     (state,) = world.states(environment)
-    with pytest.raises(WorldError, match="edited in the image only"):
+    with pytest.raises(WorldError, match="edited only in the image"):
         restore(world, environment, [world.without(state, world.objects(state)[:1])])
 
 
@@ -92,7 +92,7 @@ def test_a_wrong_number_of_states_to_restore_is_refused() -> None:
     spec = EnvironmentSpec(name="coinrun")
     environment, world = make(spec, 2, 3), make_world(spec)
     environment.reset()
-    with pytest.raises(WorldError, match="1 states cannot be restored in 2 environments"):
+    with pytest.raises(WorldError, match="cannot restore 1 states in 2 environments"):
         restore(world, environment, world.states(environment)[:1])
     leaper = EnvironmentSpec(name="leaper")
     states = make_world(leaper).states(make(leaper, 2, 3))
@@ -106,5 +106,5 @@ def test_state_editors_without_a_restore_method_are_refused() -> None:
 
     world: Any = Plain()
     environment: Any = None
-    with pytest.raises(WorldError, match="Plain: it has no method `restore`"):
+    with pytest.raises(WorldError, match="Plain, which has no method `restore`"):
         restore(world, environment, [])

@@ -171,7 +171,7 @@ def test_episodes_without_a_checkpoint_are_reported_as_unexplained(tmp_path: Pat
     make_recording(tmp_path, (9, 5))
     (report,) = rl_clarity.explain_recording(tmp_path, embeddings=[])
     assert (report.explained, report.episodes) == (0, 2)
-    assert "not episodes 0, 1: no checkpoint is stored with them: call Recorder.agent" in str(report)
+    assert "not episodes 0, 1: no checkpoint was recorded; call Recorder.agent" in str(report)
     assert rl_clarity.read_explanations(tmp_path) is None
     agent = TinyAgent(observation_shape=SHAPE, num_actions=5, patch=4)
     (report,) = rl_clarity.explain_recording(tmp_path, agent, other_agent=True, **OPTIONS)
@@ -182,7 +182,7 @@ def test_recorded_states_are_mapped_without_an_agent(tmp_path: Path) -> None:
     make_recording(tmp_path, (9, 5))
     (report,) = rl_clarity.explain_recording(tmp_path, every=1, perplexity=3)
     assert (report.explained, sorted(report.only_states), report.skipped) == (0, [0, 1], {})
-    assert "only the states of episodes 0, 1: no checkpoint is stored with them" in str(report)
+    assert "only the states of episodes 0, 1: no checkpoint was recorded" in str(report)
     assert len(positions(tmp_path)) == 14
     assert read(tmp_path).episodes == {}
     assert read(tmp_path).saliency([0, 1]) is None
@@ -308,7 +308,7 @@ def test_invalid_options(explained: Path, options: dict[str, Any], message: str 
 
 
 def test_a_directory_without_a_recording_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="there is no recording there"):
+    with pytest.raises(OptionError, match="contains no recording"):
         rl_clarity.explain_recording(tmp_path)
 
 
@@ -352,7 +352,7 @@ def test_episodes_played_by_another_network_are_not_explained(tmp_path: Path, op
     assert explain(location, agent=random_network, other_agent=True, **options).explained == 3
     explanations = read(location)
     if explanations.episodes:
-        assert "another agent than the one that played, on purpose" in str(explanations.agreement([0, 1, 2]))
+        assert "deliberately not the agent that played" in str(explanations.agreement([0, 1, 2]))
     assert explain(location, agent=random_network, **options).explained == 0
     assert explain(location, **options).explained == 3
 
@@ -369,7 +369,7 @@ def test_reasons_that_differ_only_in_numbers_are_grouped() -> None:
     lines = str(ExplainedRecording("runs", 8, 3, skipped=skipped, loader="game:load")).splitlines()
     assert lines == [
         "runs: 3 of 8 complete episodes are explained",
-        f"  not episodes 0, 1, 4: {skipped[0]} (this is the first of them)",
+        f"  not episodes 0, 1, 4: {skipped[0]} (one of several similar reasons)",
         "  not episodes 2, 7: no such file",
         "  the recording suggests a function that loads its agents: --agent game:load",
     ]
@@ -390,10 +390,10 @@ def test_equal_reasons_in_several_recordings_are_printed_once() -> None:
         "  not episode 0: no such file",
         "runs/c is not explained",
         "runs/d is not explained",
-        "2 recordings: runs/a: the agent of episode 0 is not the one that played (this is the first of them)",
+        "2 recordings: runs/a: the agent of episode 0 is not the one that played (one of several similar reasons)",
         "  runs/a: not episodes 0, 1",
         "  runs/b: not episode 1",
-        "2 recordings: runs/c is damaged (this is the first of them)",
+        "2 recordings: runs/c is damaged (one of several similar reasons)",
         "  runs/c",
         "  runs/d",
     ]
@@ -448,4 +448,4 @@ def test_a_recording_without_outputs_is_explained_without_a_check(tmp_path: Path
     with rl_clarity.Recorder(location, name=None, on_error="raise") as recorder:
         add_played_episode(recorder, seeded(0), 0, 12, logits=None, value=None)
     assert explain(location, agent=seeded(0)).explained == 1
-    assert str(read(location).agreement([0])) == "not checked: the recording has no outputs"
+    assert str(read(location).agreement([0])) == "not checked, because the recording has no outputs"

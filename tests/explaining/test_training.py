@@ -160,7 +160,7 @@ def test_every_step_is_explained_with_the_network_that_acted(
         agreement = explanations.agreement(explanations.episodes)
         assert agreement.steps == sum(len(episode) for episode in recording)
         largest[name] = agreement.largest
-        assert ("stored rounded" in str(agreement)) == (name == "rounded")
+        assert ("were rounded" in str(agreement)) == (name == "rounded")
         if every == 1:
             absolute[name] = largest_difference(recording, agent or rl_clarity.load_agent)
             sizes[name] = sum(path.stat().st_size for path in Path(recording.location).glob("agents/*.diff"))

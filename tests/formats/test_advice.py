@@ -44,7 +44,7 @@ FILES: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "tianshou": (torch_file({"actor.preprocess.net.0.weight": KERNEL}), "state dict of tianshou", "TorchAgent"),
     "changed": (
         torch_file({**state_dicts.ppo_atari(side=84), "attention.weight": KERNEL}),
-        r"does not have these tensors.*'attention.weight'.*'ppo_atari' of cleanrl",
+        r"tensors that the network does not have.*'attention.weight'.*'ppo_atari' of cleanrl",
         "TorchAgent",
     ),
 }

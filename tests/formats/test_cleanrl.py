@@ -29,7 +29,7 @@ def distribution(actions: int, count: int) -> dict[str, np.ndarray]:
     [
         (
             state_dicts.ppo_atari(side=36, channels=6),
-            "6 channels, as that of ppo_pettingzoo_ma_atari",
+            "6 channels, like that of ppo_pettingzoo_ma_atari",
             {"frame_stack": 6},
             "x[:, :4] / 255",
         ),

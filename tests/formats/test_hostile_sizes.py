@@ -29,17 +29,17 @@ QUICK = {
     "joblib: keys of the memory with one hash": "integer of more than 60 bits as a key",
     "joblib: a call with many arguments, repeated": "items",
     "joblib: a line of digits": "a line of more than",
-    "joblib: large observations": "layer 'observations' computes 60000 x 60000 x 3 numbers|must be three integers",
-    "torch: a shared storage": "claim to unpack to",
-    "sb3: a zip in a zip": "claim to unpack to",
-    "sb3: a deep list": "nested more than 64 deep",
+    "joblib: large observations": "layer 'observations' computes 60000 x 60000 x 3 activations|must be three integers",
+    "torch: a shared storage": "claims to unpack to",
+    "sb3: a zip in a zip": "claims to unpack to",
+    "sb3: a deep list": "nested more than 64 levels deep",
     "sb3: a list of lists": "items",
     "sb3: more than 8 MB": "bytes of JSON",
     "zip: many members": "a zip file with a directory of",
-    "keras: a layer that enlarges": "layer 'l0' computes 32768 x 32768 x 3 numbers",
-    "keras: layers that pad": "layer 'l14' computes 3008 x 3008 x 3 numbers",
+    "keras: a layer that enlarges": "layer 'l0' computes 32768 x 32768 x 3 activations",
+    "keras: layers that pad": "layer 'l14' computes 3008 x 3008 x 3 activations",
     "keras: a long chain in reverse order": "4003 layers",
-    "keras: models that call models": "more than 1024 layers",
+    "keras: models that call models": "more than 1024 layer calls",
     "native: a long text": "its metadata env_name='xxx.* must be",
 }
 
@@ -55,7 +55,7 @@ def test_small_files_that_expand_to_large_content_are_refused(what: str, tmp_pat
 def test_inputs_of_keras_layers_count_toward_the_limit_of_layers(tmp_path: Path) -> None:
     path = tmp_path / "wide.keras"
     path.write_bytes(keras_file(agent([layer("Add", "sum", ["in"] * 2000)], "sum")))
-    with pytest.raises(CheckpointError, match="more than 1024 layers"):
+    with pytest.raises(CheckpointError, match="more than 1024 layer calls"):
         formats.load_agent(path)
 
 

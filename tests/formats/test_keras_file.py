@@ -179,7 +179,7 @@ CONFIGS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "an unknown activation": (lambda c: layer(c, "c1")["config"].update(activation="eval"), "'c1'.*'eval'"),
     "a name with control characters": (
         lambda c: layer(c, "r2")["config"].update(name="\x1b[2J"),
-        r"a layer with the name '\\x1b\[2J'",
+        r"a layer with the invalid name '\\x1b\[2J'",
     ),
     "an unknown option": (lambda c: layer(c, "c1")["config"].update(lora_rank=3), "lora_rank"),
     "half precision": (lambda c: layer(c, "c1")["config"].update(dtype="mixed_float16"), "mixed_float16"),
@@ -225,18 +225,18 @@ WEIGHTS: dict[str, tuple[Callable[[h5py.File], Any], str]] = {
     "deep": (lambda h: h.create_dataset("x/" * 40 + "y", data=np.zeros(3, "f4")), "nested"),
     "external data": (
         lambda h: replace(h, KERNEL, shape=(4,), dtype="u1", external=[("/etc/passwd", 0, 4)]),
-        "not numbers in this file",
+        "is not stored in this file",
     ),
     "more data than the file holds": (
         lambda h: replace(h, KERNEL, shape=(10**6, 10**6), dtype="f4"),
-        "more than the file",
+        "more bytes than the file",
     ),
     "highly compressed data": (
         lambda h: replace(h, KERNEL, data=np.zeros((3000, 3000), "f4"), compression="gzip"),
-        "more than the file",
+        "more bytes than the file",
     ),
-    "text": (lambda h: replace(h, KERNEL, data=np.array([b"a"], "S1")), "not numbers"),
-    "objects": (lambda h: replace(h, KERNEL, shape=(2,), dtype=h5py.string_dtype()), "not numbers"),
+    "text": (lambda h: replace(h, KERNEL, data=np.array([b"a"], "S1")), "is not numeric"),
+    "objects": (lambda h: replace(h, KERNEL, shape=(2,), dtype=h5py.string_dtype()), "is not numeric"),
 }
 
 

@@ -74,7 +74,7 @@ def test_invalid_metadata_values_are_refused_and_can_be_overridden(name: str, va
 def test_too_many_metadata_fields_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "policy.jd"
     path.write_bytes(policy_file({f"k{i}": i for i in range(2000)}))
-    with pytest.raises(CheckpointError, match="2003 fields"):
+    with pytest.raises(CheckpointError, match="2003 metadata fields"):
         formats.read(path)
 
 

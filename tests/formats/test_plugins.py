@@ -135,7 +135,9 @@ def test_a_checkpoint_that_names_a_broken_environment_plugin_is_read(
     install(tmp_path / "site", monkeypatch, entry, "raise RuntimeError('old')")
     path = tmp_path / "policy.jd"
     path.write_bytes(policy_file({"env_kind": "broken", "env_name": "module:Name", "gamma": 0.9}))
-    with pytest.warns(RuntimeWarning, match=r"the kind of environment 'broken'.*RuntimeError: old.*it is left out"):
+    with pytest.warns(
+        RuntimeWarning, match=r"the kind of environment 'broken'.*RuntimeError: old.*this entry is skipped"
+    ):
         checkpoint = formats.read(path)
     assert checkpoint.metadata["untrusted"] == {"env_name": "module:Name"}
     with pytest.raises(EnvironmentSetupError, match=r"'broken'.*cannot be loaded: RuntimeError: old"):

@@ -119,7 +119,7 @@ def test_a_custom_extractor_named_like_a_built_in_one_is_refused(tmp_path: Path)
 def test_observations_without_bounds_need_a_value_range(tmp_path: Path) -> None:
     model = with_range(-np.inf, np.inf)
     path = save(model, tmp_path)
-    with pytest.raises(CheckpointError, match="no bounds: give the metadata value_range"):
+    with pytest.raises(CheckpointError, match="no bounds: pass the metadata value_range"):
         load_agent(path)
     frames = sb3_models.random_frames()
     expected = own_outputs(model, frames.transpose(0, 3, 1, 2) / np.float32(255))
@@ -129,7 +129,7 @@ def test_observations_without_bounds_need_a_value_range(tmp_path: Path) -> None:
 def test_zips_with_observations_normalized_by_vecnormalize_are_refused(tmp_path: Path) -> None:
     """VecNormalize clips at 10 by default; its mean and variance are in another file."""
     path = save(with_range(-10, 10), tmp_path)
-    with pytest.raises(CheckpointError, match="range from -10 to 10, as those of VecNormalize"):
+    with pytest.raises(CheckpointError, match="range from -10 to 10, like observations that VecNormalize"):
         load_agent(path)
 
 

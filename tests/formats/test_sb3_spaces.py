@@ -324,10 +324,10 @@ def test_an_environment_without_action_masks_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("space", "mask", "message"),
     [
-        (Discrete(3), [True, True], r"arrays of \[2\] numbers"),
-        (MultiBinary(2), [True, False], "two for each switch"),
+        (Discrete(3), [True, True], r"arrays of the sizes \[2\]"),
+        (MultiBinary(2), [True, False], "two per switch"),
         (MultiDiscrete([2, 2]), [True, True, False, False], "allows no action"),
-        (Box(0, 1, (2,)), [True, True], "two for each switch"),
+        (Box(0, 1, (2,)), [True, True], "two per switch"),
     ],
 )
 def test_invalid_action_masks_are_refused(space: Any, mask: list[bool], message: str) -> None:
@@ -376,7 +376,7 @@ def test_inspect_record_and_evaluate_accept_sb3_zips(tmp_path: Path, capsys: pyt
     assert main(["inspect", str(path)]) == 0
     printed = capsys.readouterr().out
     assert "mlp_extractor.policy_net.1 (1 x 1 x 12)" in printed
-    assert "note: the network is given observations as the environment returns them: if VecNormalize" in printed
+    assert "note: the network gets observations as the environment returns them. If VecNormalize" in printed
     returns = rl_clarity.evaluate(path, episodes=2, metadata={"env_name": "CartPole-v1"})["agent"].returns
     assert (returns > 1).all()
 
@@ -401,17 +401,18 @@ def test_gymnasium_spaces_are_parsed_from_their_text() -> None:
 REFUSED: Mapping[str, tuple[Callable[[], Any], str]] = {
     "ARS": (
         lambda: ARS("LinearPolicy", pendulum()),
-        "are read. Its network can be explained in memory as your own: rl_clarity.TorchAgent(model.policy",
+        "are supported. Its network can be explained in memory as your own (see docs/guides/own-network.md): "
+        "rl_clarity.TorchAgent(model.policy",
     ),
     "numbers alone": (
         lambda: make_model(PPO, "MultiInputPolicy", Dict(speed=Box(0, 1, (2,)))),
-        "with the images none; exactly one is needed",
+        "with images: none; exactly one image is needed",
     ),
     "two images": (
         lambda: make_model(PPO, "MultiInputPolicy", Dict(left=IMAGE, right=IMAGE)),
-        "with the images left, right; exactly one is needed",
+        "with images: left, right; exactly one image is needed",
     ),
-    "choices alone": (lambda: make_model(PPO, "MlpPolicy", Discrete(3)), "its observations are 'Discrete'"),
+    "choices alone": (lambda: make_model(PPO, "MlpPolicy", Discrete(3)), "its observation space is a 'Discrete'"),
 }
 
 

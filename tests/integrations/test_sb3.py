@@ -203,7 +203,7 @@ def test_unsupported_sb3_models_are_refused(make: Any, message: str) -> None:
 
 def test_the_error_for_networks_that_flatten_images_says_so() -> None:
     agent = make_agent(make_model(PPO, "MlpPolicy"))
-    with pytest.raises(ClarityError, match=r"reads all pixels at once, as those of MlpPolicy do.*policy_net\.0"):
+    with pytest.raises(ClarityError, match=r"reads all pixels at once, like that of MlpPolicy.*policy_net\.0"):
         rl_clarity.select_layers(agent)
     images = random_images(count=2)
     assert rl_clarity.integrated_gradients(agent, images, "input", baseline="zero-input").shape == images.shape

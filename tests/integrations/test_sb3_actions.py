@@ -122,5 +122,5 @@ def test_evaluate_plays_episodes_of_a_continuous_action_model() -> None:
 
 
 def test_the_error_for_unsupported_action_spaces_suggests_a_wrapper() -> None:
-    with pytest.raises(EnvironmentSetupError, match="Wrap the environment so that its actions are one of these"):
+    with pytest.raises(EnvironmentSetupError, match="Wrap the environment so that its action space is one of these"):
         ActionSpace(spaces.Tuple([spaces.Discrete(2)]))

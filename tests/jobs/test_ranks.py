@@ -81,7 +81,7 @@ def test_an_mpi_rank_that_hangs_is_reported_with_its_task(mpiexec: str, behavior
         assert job.stderr is not None
         message = job.stderr.readline()
         assert message in {
-            f"rl-clarity: the job waits for rank {rank} of 2, which has stood still at stand/1 for 0.5 s\n"
+            f"rl-clarity: the job is waiting for rank {rank} of 2, which has been idle at stand/1 for 0.5 s\n"
             for rank in range(2)
         }
         (tmp_path / "go").touch()

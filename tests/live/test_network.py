@@ -243,7 +243,7 @@ def test_removing_an_object_out_of_view_changes_nothing(network: LiveNetwork, mo
     [
         (EVERY, [9], "trajectory 1 has no object 9"),
         (EVERY + 1, [1], "the objects of step 6 were not measured"),
-        (EVERY, [1, 1], "object 1 covers another one"),
+        (EVERY, [1, 1], "object 1 overlaps another removed object"),
     ],
 )
 def test_objects_that_cannot_be_removed_are_refused(

@@ -27,7 +27,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> LiveNetwork:
     [
         (b"\xff{", "not JSON"),
         (b"[" * 100_000, "not JSON"),
-        (b'{"trajectory": NaN, "first": 0, "last": 1}', "NaN is not a number"),
+        (b'{"trajectory": NaN, "first": 0, "last": 1}', "NaN is not a valid number"),
         (b"[]", "request must be an object"),
         (b'{"trajectory": 0, "first": 0}', "request.last is missing"),
         (b'{"trajectory": "0", "first": 0, "last": 1}', "request.trajectory must be an integer"),
@@ -37,7 +37,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> LiveNetwork:
         (json.dumps({**RANGE, "change": {"boxes": [{"box": [0, 0, 1]}]}}).encode(), "must be a list of 4"),
         (json.dumps({**RANGE, "change": {"boxes": [{"box": [0, 0, 1, 1], "fill": "x"}]}}).encode(), "'surroundings'"),
         (json.dumps({**RANGE, "change": {"boxes": [{"box": [0, 0, 1, 1]}] * (MAX_BOXES + 1)}}).encode(), "at most"),
-        (json.dumps({**RANGE, "change": {"pixels": "AAAA"}}).encode(), "of a single step"),
+        (json.dumps({**RANGE, "change": {"pixels": "AAAA"}}).encode(), "for a single step"),
         (json.dumps({**RANGE, "change": {"features": [{"layer": "2a", "factors": {"1": 1e300}}]}}).encode(), "2^31"),
         (b" " * (MAX_BYTES + 1), "too large"),
     ],
@@ -59,13 +59,13 @@ def test_an_unknown_request_type_is_refused() -> None:
         ({"trajectory": -1}, "trajectory -1 is out of range"),
         ({"last": STEPS}, "out of range"),
         ({"first": -2}, "out of range"),
-        ({"change": {"boxes": [{"box": [0, 0, 17, 4]}]}}, "not in an observation of 16 x 16"),
-        ({"change": {"boxes": [{"box": [4, 0, 4, 4]}]}}, "not in an observation"),
+        ({"change": {"boxes": [{"box": [0, 0, 17, 4]}]}}, "not inside an observation of 16 x 16"),
+        ({"change": {"boxes": [{"box": [4, 0, 4, 4]}]}}, "not inside an observation"),
         ({"change": {"boxes": [{"box": [0, 0, 4, 4], "fill": "color", "color": [0, 256, 0]}]}}, "0 to 255"),
         ({"change": {"boxes": [{"box": [0, 0, 4, 4], "fill": "color"}]}}, "0 to 255"),
         ({"change": {"boxes": [{"box": [0, 0, 4, 4], "fill": "frame", "step": STEPS}]}}, "out of range"),
         ({"last": 0, "change": {"pixels": "!"}}, "not base64"),
-        ({"last": 0, "change": {"pixels": "AAAA"}}, "pixels are 3 bytes"),
+        ({"last": 0, "change": {"pixels": "AAAA"}}, "pixels have 3 bytes"),
         ({"change": {"features": [{"layer": "9z", "factors": {"1": 0}}]}}, "unknown layer '9z'"),
         ({"change": {"features": [{"layer": LAYER, "factors": {"4": 0}}]}}, "feature 4 is out of range"),
         ({"change": {"features": [{"layer": LAYER, "factors": {"__proto__": 0}}]}}, "must be a number from 1"),
@@ -100,7 +100,7 @@ def test_attribution_that_cannot_be_computed_is_refused(
 def test_a_page_without_stored_observations_has_no_live_network(network: LiveNetwork) -> None:
     results = open_results(network.results.location)
     results.manifest["agents"][0]["observation"]["frame_height"] = 512
-    with pytest.raises(SamplesError, match="drawn at another resolution"):
+    with pytest.raises(SamplesError, match="drawn at a different resolution"):
         LiveNetwork(results, tiny_agent())
 
 

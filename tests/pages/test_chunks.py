@@ -146,7 +146,7 @@ def test_a_file_that_is_not_a_chunk_is_named_in_the_error() -> None:
 
 def test_small_chunks_that_declare_gigabytes_are_refused() -> None:
     header = json.dumps({"arrays": {"a": {"dtype": "uint8", "shape": [6 << 30]}}})
-    with pytest.raises(ClarityError, match=rf"{NAME} is damaged: 1000 bytes that claim to unpack to 6442450944"):
+    with pytest.raises(ClarityError, match=rf"{NAME} is damaged: its 1000 bytes claim to unpack to 6442450944"):
         decode_chunk(Chunk(NAME, header, bytes(1000)))
 
 

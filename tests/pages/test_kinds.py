@@ -44,7 +44,7 @@ def test_a_page_type_describes_its_layout_as_json() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("frame", "flag"), "name='frame'.*pages do not use yet"),
+        (("frame", "flag"), "name='frame'.*that is not in use"),
         (("a b", "flag"), "name='a b'"),
         (("x", "date"), "type='date'.*choice, flag"),
         (("x", "choice"), "'x' needs options"),

@@ -234,7 +234,11 @@ def test_errors_for_unknown_option_names_list_the_available_options() -> None:
         (InterfaceOptions, {"trajectory_color": "#12"}, "color '#12' of trajectory_color must be"),
         (InterfaceOptions, {"numpy_precision": 400}, "numpy_precision=400 must be at most 17"),
         (InterfaceOptions, {"nmf_attr_opts": {"max_paths": 3}}, "max_paths=3 must be 1 or None"),
-        (InterfaceOptions, {"vis_subdiv_mults": []}, r"examples.densities=\(\) must be numbers above 0, at least one"),
+        (
+            InterfaceOptions,
+            {"vis_subdiv_mults": []},
+            r"examples.densities=\(\) must have at least one number, and all must be above 0",
+        ),
         (
             InterfaceOptions,
             {"vis_expand_mult_default": 3},
@@ -260,7 +264,7 @@ def test_nested_options_and_original_names_can_be_combined() -> None:
 
 
 def test_setting_an_option_by_two_of_its_names_is_refused() -> None:
-    with pytest.raises(OptionError, match=r"attribution and attr_policy both give attribution\.policy: leave one"):
+    with pytest.raises(OptionError, match=r"attribution and attr_policy both set attribution\.policy: leave one"):
         page_options(attribution={"policy": True}, attr_policy=False)
 
 

@@ -133,7 +133,7 @@ def test_an_agent_with_the_wrong_observation_shape_is_refused(checkpoint: Path, 
     path.parent.mkdir()
     args = {**ARGS, "env_kind": "atari", "env_name": "pong", "observation_shape": [64, 64, 3]}
     changed(lambda content: content.update(args=args))(checkpoint, path)
-    with pytest.raises(SamplesError, match="15 actions, the environment 6"):
+    with pytest.raises(SamplesError, match="15 actions, but the environment has 6"):
         rl_clarity.run(path, tmp_path / "page", trajectories_kwargs={"num_envs": 1, "num_steps": 2})
     assert not (tmp_path / "page").exists()
 

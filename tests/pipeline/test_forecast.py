@@ -260,7 +260,7 @@ def test_less_memory_gives_the_same_page(
     limit_memory(int(1.2 * 16 * gradient_bytes(agent, layer.shape, 16) / BATCH_SHARE))
     small: Results = explain(tmp_path / "small", **options)
     assert {len(observations) for _, observations, *_ in calls} == {16, 8}
-    assert "attribution/Relu_1 processes 16 frames at a time, as memory is short;" in capsys.readouterr().err
+    assert "attribution/Relu_1 processes 16 frames at a time, because memory is short;" in capsys.readouterr().err
     # On some machines, the last bits depend on how many rows a product of matrices has.
     assert read_files(tmp_path / "small").keys() == read_files(tmp_path / "ample").keys()
     for output in ("value", "action-3"):

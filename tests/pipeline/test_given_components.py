@@ -44,10 +44,10 @@ def test_features_from_a_file_come_first_and_follow_its_changes(explain: Explain
 def test_invalid_feature_files_are_refused_before_any_work(explain: Explain, tmp_path: Path, width: int) -> None:
     good = np.ones((2, width), np.float32)
     cases: list[tuple[dict[str, Any], str]] = [
-        ({"elsewhere": good}, "has features of elsewhere; the layers of the page are Relu_2"),
-        ({LAYER: good[:, 1:]}, rf"shape \(2, {width - 1}\); \(K, {width}\) numbers are needed"),
-        ({LAYER: -good}, "must have no negative numbers"),
-        ({LAYER: good * np.nan}, "must have no negative numbers, and be finite"),
+        ({"elsewhere": good}, "has features of elsewhere, but the layers of the page are Relu_2"),
+        ({LAYER: good[:, 1:]}, rf"shape \(2, {width - 1}\); a numeric array of shape \(K, {width}\) is needed"),
+        ({LAYER: -good}, "must be finite and have no negative entries"),
+        ({LAYER: good * np.nan}, "must be finite and have no negative entries"),
         ({LAYER: np.ones((9, width))}, "has 9 features of layer .*increase features.count"),
         ({LAYER: np.array([object()])}, r"is not an \.npz file of numbers"),
     ]
@@ -90,5 +90,5 @@ def test_matched_features_keep_numbers_and_names_of_an_earlier_page(
 def test_features_match_needs_a_page_with_features(explain: Explain, tmp_path: Path) -> None:
     with pytest.raises(ClarityError, match="missing contains no page"):
         explain(features={"match": str(tmp_path / "missing")})
-    with pytest.raises(OptionError, match=r"features\.match.* is an alternative to features\.components"):
+    with pytest.raises(OptionError, match=r"features\.match.* cannot be combined with features\.components"):
         explain(features={"match": "a", "components": "b"})

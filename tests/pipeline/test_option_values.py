@@ -75,7 +75,7 @@ def test_run_does_not_modify_the_options_passed_to_it(explain: Explain, tmp_path
         ({"layer_kwargs": {"discard_first_n": 3}}, "discard_first_n=3 leaves none"),
         ({"attr_quadrature": "simpson"}, "'simpson'.*gauss-legendre"),
         ({"attr_baseline": "zero"}, "attribution.baseline='zero' must be one of auto, zero-layer, zero-input, blur"),
-        ({"action_combos": [["LEFT"]]}, "action_combos has 1 entries; the agent has 15"),
+        ({"action_combos": [["LEFT"]]}, "action_combos has 1 entries, but the agent has 15"),
         ({"thumbnails_subdir": "../elsewhere/"}, "thumbnails_subdir='../elsewhere/'"),
         ({"scrub_range": (0.5, 0.2)}, "scrub_range"),
     ],

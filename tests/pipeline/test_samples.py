@@ -200,7 +200,7 @@ def test_env_name_overrides_the_environment_of_the_checkpoint(run: Run, checkpoi
     # The samples of Fruitbot are never titled CoinRun, whatever the checkpoint or the caller says.
     assert run("saved", resample=False).manifest["recordings"][0]["env_name"] == "fruitbot"
     for call in ({"env_name": "coinrun"}, {"metadata": {"env_name": "coinrun"}}):
-        with pytest.raises(SamplesError, match=r"env_name='coinrun', but the samples in .* are of fruitbot"):
+        with pytest.raises(SamplesError, match=r"env_name='coinrun', but the samples in .* are from fruitbot"):
             run("other", resample=False, **call)
     assert not (tmp_path / "other").exists()
 

@@ -164,5 +164,5 @@ def test_the_initial_state_of_a_gru_is_learned(tmp_path: Path) -> None:
 
 
 def test_recurrent_minibatches_must_consist_of_whole_environments() -> None:
-    with pytest.raises(OptionError, match="whole environments"):
+    with pytest.raises(OptionError, match="all steps of its environments"):
         train_options({"env_name": "coinrun", "use_lstm": 1, "num_envs": 6, "num_steps": 256, "num_minibatches": 4})

@@ -207,7 +207,7 @@ def test_interrupting_training_saves_the_last_complete_update(
     train(uninterrupted, **tiny(4, **stateful))
     with monkeypatch.context() as patch:
         stop_in_update(3, stop, patch)
-        with pytest.raises(KeyboardInterrupt, match="training is saved, and resumed by starting it again"):
+        with pytest.raises(KeyboardInterrupt, match="training is saved, and resumes when it is started again"):
             train(interrupted, **tiny(4, **stateful))
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     assert TrainingState.load(interrupted / "training-state.npz").values["updates"] == 2

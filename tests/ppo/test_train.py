@@ -154,7 +154,7 @@ def test_train_refuses_keras_backends_other_than_tensorflow(
     backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("keras.backend.backend", lambda: backend)
-    with pytest.raises(OptionError, match=f"KERAS_BACKEND={backend}.*KERAS_BACKEND=tensorflow"):
+    with pytest.raises(OptionError, match=f"KERAS_BACKEND is {backend}.*KERAS_BACKEND=tensorflow"):
         train(tmp_path / "run", **tiny(1))
     assert not (tmp_path / "run").exists()
 

@@ -137,8 +137,8 @@ def test_a_critic_without_a_policy_gets_a_page_of_recorded_play(tmp_path: Path) 
 def test_an_environment_with_incompatible_actions_is_refused() -> None:
     with pytest.raises(
         SamplesError,
-        match=r"the agent has actions of a choice of 3, a choice of 2, the environment takes a number from -1 to 1, a "
-        r"number from 0 to 2: use the environment",
+        match=r"the agent has actions of a choice of 3, a choice of 2, but the environment takes a value from -1 to 1, "
+        r"a value from 0 to 2; use the environment",
     ):
         rl_clarity.collect(make_agent("multidiscrete"), PointWorld("box"), 4, 1)
 
@@ -149,7 +149,7 @@ def test_recorded_actions_must_be_valid_for_the_agent(tmp_path: Path) -> None:
     arrays = {name: getattr(played, name) for name in ("observations", "rewards", "firsts")}
     extra = played.observations[0]
     with pytest.raises(
-        SamplesError, match=r"expected \(N, T, 2\), as an action of the agent is a choice of 3, a choice"
+        SamplesError, match=r"expected \(N, T, 2\), because an action of the agent is a choice of 3, a choice"
     ):
         rl_clarity.generate(agent, {**arrays, "actions": np.zeros((1, 4), int)}, extra, tmp_path)
     with pytest.raises(SamplesError, match=r"actions\[..., 1\] must be integers from 0 to 1"):
@@ -160,7 +160,7 @@ def test_compare_and_memory_pages_refuse_continuous_actions() -> None:
     options: Any = None
     for analysis in (TrainingAnalysis(), StatesAnalysis()):
         with pytest.raises(
-            OptionError, match="one choice, but an action of the agent is a number from -1 to 1, a number"
+            OptionError, match="a single choice, but an action of the agent is a value from -1 to 1, a value"
         ):
             analysis.check(make_agent("box"), options, options)
 
@@ -168,5 +168,7 @@ def test_compare_and_memory_pages_refuse_continuous_actions() -> None:
 def test_options_for_discrete_actions_are_refused_for_continuous_ones(tmp_path: Path) -> None:
     agent = make_agent("box")
     samples = rl_clarity.collect(agent, PointWorld("box"), 4, 1)
-    with pytest.raises(OptionError, match="action_combos and equivalent_actions are for actions that are one choice"):
+    with pytest.raises(
+        OptionError, match="action_combos and equivalent_actions require actions that are a single choice"
+    ):
         rl_clarity.generate(agent, *samples, tmp_path, equivalent_actions=((0, 1),))

@@ -96,7 +96,7 @@ def test_an_agent_with_another_number_of_actions_does_not_agree() -> None:
 def test_recordings_without_outputs_are_not_compared() -> None:
     episode = played(agent(), policy_logits=None, values=None)
     assert differences(agent(), episode) is None
-    assert str(Agreement(0)) == "not checked: the recording has no outputs"
+    assert str(Agreement(0)) == "not checked, because the recording has no outputs"
 
 
 def test_a_recording_of_another_agent_is_refused_unless_allowed(tmp_path: Path) -> None:
@@ -116,4 +116,4 @@ def test_a_recording_of_another_agent_is_refused_unless_allowed(tmp_path: Path) 
     assert found.largest > 0.1, "the values of later steps differ"
     with pytest.raises(OptionError, match=r"not the one that played episode 0: .* other_agent=True"):
         check_player(agent(1), recording, other_agent=False)
-    assert str(check_player(agent(1), recording, other_agent=True)).startswith("another agent than the one that played")
+    assert str(check_player(agent(1), recording, other_agent=True)).startswith("deliberately not the agent that played")

@@ -75,7 +75,7 @@ def test_the_checkpoint_that_acted_at_each_step_is_restored(tmp_path: Path) -> N
 
 
 def test_checkpoints_within_episodes_stop_when_the_byte_budget_is_used(tmp_path: Path) -> None:
-    with pytest.warns(RuntimeWarning, match=r"only those with which recorded .*checkpoint_every=2") as warned:
+    with pytest.warns(RuntimeWarning, match=r"only checkpoints with which recorded .*checkpoint_every=2") as warned:
         record(tmp_path, (60, 60), checkpoint_bytes=3 * 4 * PARAMETERS)
     assert len(warned) == 1
     recording = StoredRecording(tmp_path)

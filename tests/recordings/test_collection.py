@@ -238,7 +238,7 @@ def test_rewards_must_be_real_numbers(vector: bool, reward: Any) -> None:
             return (observations, np.array([reward]), *rest)
 
     env: Any = StrangeVector([Ticks], autoreset_mode=AutoresetMode.SAME_STEP) if vector else Strange()
-    with pytest.raises(SamplesError, match=r"the environment returns the rewards .*; they must be real numbers"):
+    with pytest.raises(SamplesError, match=r"the environment returned the rewards .*; rewards must be real numbers"):
         rl_clarity.collect(make_agent(), env, 3, 1, obs_every=1)
 
 

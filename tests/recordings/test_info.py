@@ -65,8 +65,8 @@ def test_a_recording_without_info_can_be_continued_with_info(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (["name"], r"info\['name'\] .* 'x', which is no number"),
-        (["plaec"], "'plaec' was in no info .* at, name, place"),
+        (["name"], r"info\['name'\] .* 'x', which is neither a number"),
+        (["plaec"], "'plaec': the environment's info never contained this name; it contained .*at, name, place"),
     ],
 )
 def test_info_entries_that_cannot_be_recorded_are_named_in_the_error(
@@ -104,7 +104,7 @@ def test_record_stores_requested_info_of_the_environment(tmp_path: Path) -> None
         assert (episode.cause == "right switch") == bool(episode.rewards[-1])
         rewarded += (episode.actions[-1] == cues[-1] + LEFT) == bool(episode.rewards[-1])
     assert rewarded == len(recording)
-    with pytest.raises(SamplesError, match="'clue' was in no info of the environment, which has cue"):
+    with pytest.raises(SamplesError, match=r"'clue': .* never contained this name; it contained cue"):
         rl_clarity.record(checkpoint("memory"), tmp_path / "other", episodes=2, info=["clue"])
     with pytest.raises(WorldError):
         rl_clarity.record(checkpoint("memory"), tmp_path / "objects", episodes=2, info=["objects"])

@@ -151,7 +151,7 @@ def test_a_checkpoint_that_cannot_be_saved_ends_the_recording(tmp_path: Path) ->
         add_episode(recorder, 0, 2)
     with Recorder(tmp_path, on_error="raise") as recorder:
         recorder.agent(lambda path: None)
-        with pytest.raises(SamplesError, match="must write one file, not 0"):
+        with pytest.raises(SamplesError, match="must write one file, but it wrote 0"):
             add_episode(recorder, 0, 2)
 
 

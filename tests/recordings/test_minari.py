@@ -61,7 +61,7 @@ def test_observations_exported_to_minari_are_exact(tmp_path: Path, shape: tuple[
 
 def test_minari_conversion_does_not_overwrite_an_existing_directory(tmp_path: Path) -> None:
     make_recording(tmp_path / "recording", (3,))
-    with pytest.raises(OptionError, match="exists: use another directory"):
+    with pytest.raises(OptionError, match="already exists; use a different directory"):
         rl_clarity.write_minari(open_recording(tmp_path / "recording"), tmp_path)
 
 

@@ -183,7 +183,7 @@ def test_effects_on_stacked_frames_remove_the_object_from_each_frame() -> None:
 def test_invalid_arguments_are_refused() -> None:
     with pytest.raises(OptionError, match="episodes=0"):
         object_effects(TinyAgent(), episodes=0)
-    with pytest.raises(OptionError, match=r"types=\['dragon'\]: the environment has .*saw"):
+    with pytest.raises(OptionError, match=r"types=\['dragon'\] are not types of the environment, which has .*saw"):
         object_effects(TinyAgent(), types=["dragon"])
     with pytest.raises(WorldError, match="cannot be edited"):
         object_effects(TinyAgent(), EnvironmentSpec("light_switch"))

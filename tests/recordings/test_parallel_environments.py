@@ -77,7 +77,7 @@ def test_only_the_first_environment_is_recorded_by_default(tmp_path: Path) -> No
 
 
 def test_an_environment_index_out_of_range_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=r"envs=\(2,\) must be from 0 to 1"):
+    with pytest.raises(OptionError, match=r"envs=\(2,\) must be indices from 0 to 1"):
         record_vector(tmp_path, envs=(2,))
 
 

@@ -99,7 +99,7 @@ def test_vector_agents_are_recorded_and_explained_without_saliency(tmp_path: Pat
     (report,) = rl_clarity.explain_recording(tmp_path, agent=agent, methods=[], embeddings=["pca"])
     assert report.explained == 2
     (refused,) = rl_clarity.explain_recording(tmp_path, agent=agent, embeddings=())
-    assert "pass no methods" in str(refused)
+    assert "Use methods=()" in str(refused)
 
 
 def _checkpoints(folder: Path, policy: str, env: str) -> Path:

@@ -182,7 +182,7 @@ def test_a_continued_recording_continues_its_episode_numbers(tmp_path: Path) -> 
 
 def test_a_continued_recording_refuses_different_metadata(tmp_path: Path) -> None:
     make_recording(tmp_path, (3,), metadata={"name": "test"})
-    with pytest.raises(SamplesError, match="other metadata \\(name\\): use another directory"):
+    with pytest.raises(SamplesError, match="different metadata \\(name\\); use a different directory"):
         Recorder(tmp_path, metadata={"name": "other"})
 
 
@@ -198,7 +198,7 @@ def test_fields_must_be_the_same_at_all_steps(tmp_path: Path) -> None:
         recorder.add(**step_values(0, 0), terminated=False)
         values = step_values(0, 1)
         del values["value"]
-        with pytest.raises(SamplesError, match="values: give the same fields"):
+        with pytest.raises(SamplesError, match="must have the same fields; this one differs in values"):
             recorder.add(**values, terminated=False)
         with pytest.raises(SamplesError, match=r"observations has shape \(2, 2\); it had \(16, 12, 3\)"):
             recorder.add(**{**step_values(0, 1), "observation": np.zeros((2, 2), np.uint8)}, terminated=False)
@@ -263,7 +263,7 @@ def test_recordings_are_stored_in_the_tensorboard_plugin_directory(tmp_path: Pat
     assert len(open_recording(tmp_path)) == 2
     with Recorder(tmp_path, name="evaluation") as recorder:
         add_episode(recorder, 0, 2)
-    with pytest.raises(SamplesError, match=r"has 2 recordings: open one of .*/evaluation, .*/training"):
+    with pytest.raises(SamplesError, match=r"has 2 recordings; open one of them: .*/evaluation, .*/training"):
         open_recording(tmp_path)
     with pytest.raises(OptionError, match=r"name='\.\./x' must be the name of a folder"):
         Recorder(tmp_path, name="../x")
@@ -459,7 +459,7 @@ def record_images(location: Path, images: np.ndarray, **options: Any) -> np.ndar
 def test_images_of_0_and_1_are_refused_unless_their_range_is_given(tmp_path: Path) -> None:
     images = np.random.default_rng(0).integers(0, 2, (4, 8, 8, 3), np.uint8)
     with pytest.raises(
-        SamplesError, match=r"0 and 1 both look black.*value_range=\(0, 1\).*\(0, 255\) if they are right"
+        SamplesError, match=r"0 and 1 both look black.*value_range=\(0, 1\).*are right, pass .*\(0, 255\)"
     ):
         record_images(tmp_path / "refused", images)
     np.testing.assert_array_equal(record_images(tmp_path / "white", images, value_range=(0, 1)), images * 255)
@@ -472,5 +472,5 @@ def test_float_observations_are_stored_as_images_scaled_to_their_range(tmp_path:
     stored = record_images(tmp_path / "images", images, value_range=(-1, 1))
     assert stored.dtype == np.uint8
     np.testing.assert_allclose(stored / 127.5 - 1, images, atol=1 / 255)
-    with pytest.raises(SamplesError, match="values outside are cut off"):
+    with pytest.raises(SamplesError, match="values outside this range are clipped"):
         record_images(tmp_path / "outside", images * 3, value_range=(-1, 1))

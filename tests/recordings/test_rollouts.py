@@ -269,7 +269,7 @@ def test_observations_have_the_episode_ages_of_the_original(game: str, agent: An
 
 def test_agent_and_environment_must_match_in_actions_and_observations() -> None:
     rng = np.random.default_rng(0)
-    with pytest.raises(SamplesError, match="the agent has 15 actions, the environment 3"):
+    with pytest.raises(SamplesError, match="the agent has 15 actions, but the environment has 3"):
         collect_trajectories(TinyAgent(), TinyEnvironment((5,)), 3, rng)
     with pytest.raises(SamplesError, match=r"shape \(64, 64, 3\), but the environment returns \(16, 16, 1\)"):
         collect_trajectories(TinyAgent(num_actions=3), TinyEnvironment((5,)), 3, rng)

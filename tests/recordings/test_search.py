@@ -34,7 +34,7 @@ def problems(runs: Path, *, follow_links: bool = False) -> dict[str, str | None]
 
 def test_a_symbolic_link_to_a_run_is_followed_only_on_request(runs: Path, scratch: Path) -> None:
     (runs / "linked").symlink_to(scratch)
-    expected = f"a link to {scratch}, not followed: --follow-links (follow_links=True) shows what is there"
+    expected = f"a link to {scratch}, not followed; use --follow-links (follow_links=True) to follow it"
     assert problems(runs) == {"linked": expected, f"own/{TRAINING}": None}
     assert problems(runs, follow_links=True) == {f"linked/{TRAINING}": None, f"own/{TRAINING}": None}
     assert find_recordings(runs, follow_links=True)[0] == FoundRecording(f"{runs}/linked/{TRAINING}", str(scratch))
@@ -59,7 +59,7 @@ def test_symbolic_links_of_other_owners_are_never_followed(
         stat = Path.stat
         other = os.stat_result([*range(4), os.geteuid() + 1, *range(5)])
         monkeypatch.setattr(Path, "stat", lambda path, **kw: other if path == runs and not kw else stat(path, **kw))
-    expected = f"a link to {scratch}, not followed: it does not belong to the owner of {runs}"
+    expected = f"a link to {scratch}, not followed because it does not belong to the owner of {runs}"
     assert problems(runs, follow_links=True)["linked"] == expected
 
 
@@ -80,7 +80,7 @@ def test_a_second_link_to_the_same_folder_is_reported(runs: Path, scratch: Path)
         (runs / name).symlink_to(scratch)
     found = problems(runs, follow_links=True)
     assert sorted(map(str, found.values())).count("None") == 2
-    assert any(f"a link to {scratch}, to which {runs}/" in str(problem) for problem in found.values())
+    assert any(f"a link to {scratch}, which is already searched through" in str(problem) for problem in found.values())
 
 
 def test_links_to_searched_folders_or_files_are_not_reported(runs: Path, tmp_path: Path) -> None:

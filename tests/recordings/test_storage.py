@@ -186,7 +186,7 @@ def deeply_nested(folder: Path) -> None:
         (path_outside, r"'\.\./\.\./secret\.npy'"),
         (without_arrays, "does not list its arrays"),
         (file_as_number, "does not list its arrays"),
-        (facts_as_list, "facts are not an object"),
+        (facts_as_list, "facts are not a JSON object"),
         (deeply_nested, "samples.json is missing or damaged"),
     ],
 )
@@ -201,7 +201,7 @@ def test_missing_samples_and_samples_of_another_type_are_refused(tmp_path: Path)
     with pytest.raises(SamplesError, match=r"no saved samples in .*; collect new samples with resample=True"):
         load_trajectories(tmp_path / "nothing")
     save_samples(tmp_path, make_observations())
-    with pytest.raises(SamplesError, match="holds observations, not trajectories"):
+    with pytest.raises(SamplesError, match="contains observations, not trajectories"):
         load_trajectories(tmp_path)
 
 

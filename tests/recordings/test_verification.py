@@ -150,7 +150,7 @@ def test_any_damaged_recording_can_be_repaired(
 
 def test_the_verify_command_reports_and_repairs_damage(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(copy)]) == 0
-    assert "all of 3 episodes can be read" in capsys.readouterr().out
+    assert "all 3 episodes can be read" in capsys.readouterr().out
     change(copy / "episodes.bin", lambda data: flip(data, 100))
     assert main(["verify", str(copy)]) == 1
     assert "--repair" in capsys.readouterr().out

@@ -178,7 +178,7 @@ def test_components_survive_conversion_to_arrays(states: np.ndarray) -> None:
         ({"method": "nmf", "count": 0.5}, "needs method='pca' or 'ica', not 'nmf'"),
         ({"method": "classifier"}, "'classifier' needs labels"),
         ({"method": "pairs"}, "'pairs' needs without="),
-        ({"method": "pca", "others": np.zeros((3, 8))}, "the other methods take no without= and others="),
+        ({"method": "pca", "others": np.zeros((3, 8))}, "the other methods take neither without= nor others="),
         ({"method": "pairs", "without": np.zeros((3, 8))}, r"without= has the shape \(3, 8\); \(3000, 8\) is needed"),
         ({"method": "pairs", "without": np.full((3000, 8), np.nan)}, "without= must be finite"),
         ({"outliers": 0.1}, "outliers=0.1 must be at least 1"),
@@ -196,7 +196,7 @@ def test_invalid_states_of_fit_directions_are_refused(states: np.ndarray) -> Non
         fit_directions(np.ones((10, 3)), "pca")
     with pytest.raises(OptionError, match="must be finite"):
         fit_directions(np.full((10, 3), np.nan), "pca")
-    with pytest.raises(OptionError, match=r"\(\.\.\., 8\), as those of the fit"):
+    with pytest.raises(OptionError, match=r"\(\.\.\., 8\), like those of the fit"):
         fit(states, "pca").to(np.zeros((2, 3)))
     with pytest.raises(OptionError, match="with and without the object are the same"):
         fit_directions(states, "pairs", 2, without=states)

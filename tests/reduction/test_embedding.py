@@ -80,7 +80,7 @@ def test_identical_points_have_finite_positions(method: Any, shape: tuple[int, .
         (np.zeros((5, 2)), {"perplexity": 5}, "perplexity=5 must be .* less than .* 5"),
         (np.full((5, 2), np.nan), {}, "must be finite"),
         (np.zeros(5), {}, r"points of shape \(5,\)"),
-        (np.zeros((0, 3)), {}, "there is none"),
+        (np.zeros((0, 3)), {}, "at least one point is needed"),
         (np.zeros((5, 2)), {"method": "som"}, "method='som' must be one of tsne, pca, umap"),
     ],
 )

@@ -111,12 +111,12 @@ def test_swapping_a_component_with_itself_changes_nothing(directions: Directions
 @pytest.mark.parametrize(
     ("swaps", "message"),
     [
-        ({4: 0}, "4 is not a direction: 0 to 3"),
+        ({4: 0}, "4 is not a direction from 0 to 3"),
         ({0: -1}, "-1 is not a direction"),
-        ({0: 1, 1: 2}, "each direction takes part in one"),
-        ({0: 1, 1: None}, "each direction takes part in one"),
-        ({0: 1, 2: 1}, "each direction takes part in one"),
-        ({}, "each direction takes part in one"),
+        ({0: 1, 1: 2}, "each direction can take part in only one"),
+        ({0: 1, 1: None}, "each direction can take part in only one"),
+        ({0: 1, 2: 1}, "each direction can take part in only one"),
+        ({}, "each direction can take part in only one"),
     ],
 )
 def test_invalid_swaps_are_refused(directions: Directions, swaps: dict[int, int | None], message: str) -> None:
@@ -132,7 +132,7 @@ def test_a_swap_may_be_written_in_both_orders(directions: Directions) -> None:
 def test_components_must_match_the_shape_of_the_state(directions: Directions) -> None:
     agent = rl_clarity.load_agent(checkpoint("memory"))
     with pytest.raises(
-        OptionError, match=r"directions are those of a state of shape \(6,\); state/0 has the shape \(16,\)"
+        OptionError, match=r"directions were fitted to states of shape \(6,\), but state/0 has the shape \(16,\)"
     ):
         rl_clarity.edit(agent, SwapDirections({0: 1}, directions=directions))
     with pytest.raises(OptionError, match="unknown layer"):
@@ -186,7 +186,7 @@ def test_nearly_linearly_dependent_components_are_refused() -> None:
     """A state between two such directions has large coordinates of opposite signs; without one, the other is left."""
     basis = np.eye(3)[[0, 0, 2]] + 0.004 * np.eye(3)[[1, 2, 1]]
     near = Directions(np.zeros(3), np.ones(3), basis)
-    with pytest.raises(OptionError, match=r"the 3 directions almost depend on each other.*up to 249 times"):
+    with pytest.raises(OptionError, match=r"the 3 directions are almost linearly dependent.*up to 249 times"):
         SwapDirections({0: None}, directions=near)
     expected = np.linalg.norm(np.linalg.pinv(basis) @ np.diag([-1, 0, 0]) @ basis, 2)
     assert expected == pytest.approx(249, abs=0.5)

@@ -46,7 +46,7 @@ def test_copies_in_a_folder_are_ignored_but_explicit_ones_are_refused(folder: Pa
     copy = folder / "agent.pt"
     copy.write_bytes((folder / "agent-3.pt").read_bytes())
     assert [one.name for one in read(folder)] == ["agent-1", "agent-2", "agent-3"]
-    with pytest.raises(OptionError, match=r"agent\.pt has the same content as .*agent-3\.pt: leave one of them out"):
+    with pytest.raises(OptionError, match=r"agent\.pt has the same content as .*agent-3\.pt; leave one of them out"):
         read([folder / "agent-1.pt", folder / "agent-3.pt", copy])
 
 
@@ -72,8 +72,8 @@ def test_checkpoints_with_equal_names_are_distinguished_by_folder(tmp_path: Path
     [
         ("{folder}/nothing-*.pt", r"no checkpoint matches .*/nothing-\*\.pt"),
         ("{folder}/empty", r"the folder .*/empty contains no checkpoints"),
-        ("{folder}/agent-1.pt", r"agent-1\.pt is one checkpoint: compare takes at least two"),
-        ([], "there is no checkpoint: compare takes at least two"),
+        ("{folder}/agent-1.pt", r"agent-1\.pt is one checkpoint, but compare needs at least two"),
+        ([], "there is no checkpoint, but compare needs at least two"),
         ("{folder}/nowhere.pt", r"cannot read the checkpoint .*nowhere\.pt"),
         ("models:breakout-serie", "unknown agent models:breakout-serie"),
     ],
@@ -107,7 +107,7 @@ def test_a_training_log_is_found_beside_the_checkpoints(folder: Path, tmp_path: 
     own = find_curve(series, tmp_path / "own.csv", ("frame", "score"))
     assert own is not None
     assert (own[0].returns.tolist(), own[0].unit, own[1]) == ([5], "frames", "own.csv")
-    with pytest.raises(ClarityError, match="is not a known log of training"):
+    with pytest.raises(ClarityError, match="is not a known training log"):
         find_curve(series, tmp_path / "own.csv", None)
 
 

@@ -119,11 +119,11 @@ def test_the_result_of_analyze_states_can_be_saved_and_loaded(analysis: StateAna
         assert loaded.table(name) == analysis.table(name)
     np.testing.assert_array_equal(loaded.directions.basis, analysis.directions.basis)
     (tmp_path / "states" / "states.json").write_text('{"version": 99}')
-    with pytest.raises(SamplesError, match="has another version"):
+    with pytest.raises(SamplesError, match="has an unsupported version"):
         load_states(tmp_path / "states")
     (tmp_path / "states" / "states.json").write_text("[]")
     for folder in (tmp_path, tmp_path / "states"):
-        with pytest.raises(SamplesError, match="holds no analysis of states"):
+        with pytest.raises(SamplesError, match="contains no analysis of states"):
             load_states(folder)
 
 
@@ -134,7 +134,7 @@ def test_saving_an_analysis_does_not_replace_foreign_files(analysis: StateAnalys
     content = (tmp_path / name).read_bytes()
     for foreign in (b"mine", b"[]", b"PK\x03\x04", b""):
         (tmp_path / name).write_bytes(foreign)
-        with pytest.raises(OutputError, match=rf"contains {name} of another program.*\(--force\)"):
+        with pytest.raises(OutputError, match=rf"contains {name}, which another program wrote.*\(--force\)"):
             analysis.save(tmp_path)
         assert (tmp_path / name).read_bytes() == foreign
     analysis.save(tmp_path, overwrite=True)
@@ -220,11 +220,11 @@ def test_invalid_options_and_agents_without_a_state_are_refused(
     with pytest.raises(OptionError, match="unknown option"):
         analyze_states(agent, recording, counts=3)
     other: Any = TinyAgent("recurrent")
-    with pytest.raises(OptionError, match=r"parts of the sizes \(16,\), those of the agent \(6,\)"):
+    with pytest.raises(OptionError, match=r"parts of the sizes \(16,\), but those of the agent have \(6,\)"):
         analyze_states(other, recording)
     with rl_clarity.Recorder(tmp_path / "plain", name=None) as recorder:
         recorder.add(observation=np.zeros((16, 16, 3), np.uint8), action=0, reward=0.0, terminated=True)
-    with pytest.raises(OptionError, match="has no recurrent states: record a recurrent agent"):
+    with pytest.raises(OptionError, match="has no recurrent states; record a recurrent agent"):
         analyze_states(agent, tmp_path / "plain")
     with pytest.raises(OptionError, match="table 'cards' must be one of directions"):
         StateAnalysis(rl_clarity.fit_directions(np.random.default_rng(0).normal(size=(9, 3)), "pca", 1), {}).table(

@@ -77,5 +77,5 @@ def test_invalid_clustering_options_are_refused() -> None:
     points = np.zeros((5, 2))
     with pytest.raises(OptionError, match="method='tsne' must be one of kmeans"):
         find_clusters(points, "tsne")  # type: ignore[arg-type]
-    with pytest.raises(OptionError, match="count=5 must be at least 1, and less than the number of points, 5"):
+    with pytest.raises(OptionError, match="count=5 must be at least 1, and less than the number of points \\(5\\)"):
         find_clusters(points, "kmeans", 5)

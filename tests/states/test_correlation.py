@@ -124,7 +124,7 @@ def test_correlation_intervals_contain_the_true_values(sequences: np.ndarray, ja
 def test_invalid_arguments_of_correlation_functions_are_refused(sequences: np.ndarray) -> None:
     with pytest.raises(OptionError, match=r"lags=\[400\] must be from 0 to 399"):
         lagged_correlation(sequences, [400])
-    with pytest.raises(OptionError, match=r"\(N, T, D\) is needed"):
+    with pytest.raises(OptionError, match=r"expected \(N, T, D\)"):
         lagged_correlation(sequences[0], [1])
     with pytest.raises(OptionError, match=r"by has the shape \(3,\)"):
         lagged_correlation(sequences, [1], by=np.zeros(3))

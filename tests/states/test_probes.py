@@ -164,11 +164,11 @@ def test_default_probe_labels_are_the_values_the_environment_reported(played: Re
     ("labels", "message"),
     [
         (["clue"], "the recording has no 'clue'; it has action, reward, return, cue"),
-        ({"x": np.zeros(3)}, r"'x' has the shape \(3,\); a value for each of \d+ steps"),
+        ({"x": np.zeros(3)}, r"'x' has the shape \(3,\); expected a value for each of \d+ steps"),
         ({"x": [np.arange(3)] * 24}, "'x' has 3 values for episode 0, which has"),
-        ({"x": ["a"] * 24}, "'x' must have numbers"),
-        (["cue@900"], "'cue@900' is known at no probed step"),
-        (["action[2]"], r"action\[2\]: there are only 1 numbers"),
+        ({"x": ["a"] * 24}, "'x' must contain numbers"),
+        (["cue@900"], "'cue@900' is not known at any probed step"),
+        (["action[2]"], r"action\[2\] does not exist, because there are only 1 numbers"),
         ("cue", "labels='cue' must be"),
         ([], "labels is empty"),
     ],
@@ -184,7 +184,7 @@ def test_labels_of_one_value_or_one_episode_are_refused(played: Recording) -> No
         rl_clarity.probe(agent, played, {"x": np.ones(sum(lengths))})
     once = np.zeros(sum(lengths))
     once[3] = 1
-    with pytest.raises(OptionError, match="of its values 0, 1, 1 occur in at least 2 episodes"):
+    with pytest.raises(OptionError, match="has the values 0, 1, but only 1 of them occur in at least 2 episodes"):
         rl_clarity.probe(agent, played, {"x": once})
 
 

@@ -299,8 +299,8 @@ def test_links_out_of_the_log_directory_are_listed_but_not_followed(tmp_path: Pa
     assert [run["name"] for run in listed["runs"]] == ["exp1", "exp2", "exp3", "exp4"]
     errors = [run["error"] for run in listed["runs"]]
     target = tmp_path / "outside"
-    assert errors[0].startswith(f"a link to {target}/plugins/rl_clarity/training, not followed: --follow-links")
-    assert errors[1].startswith(f"a link to {target}, not followed: --follow-links")
+    assert errors[0].startswith(f"a link to {target}/plugins/rl_clarity/training, not followed; use --follow-links")
+    assert errors[1].startswith(f"a link to {target}, not followed; use --follow-links")
     assert errors[2].endswith(f"has links that lead out of {runs}: they are not followed")
     assert errors[3] is None
     assert [(row["run"], row["length"]) for row in listed["episodes"]] == [(3, 5)]

@@ -89,7 +89,7 @@ def test_an_interrupted_simulator_fit_resumes_to_the_same_result(
         return learn(self, *arguments)
 
     monkeypatch.setattr(Fitter, "learn", interrupted)
-    with pytest.raises(KeyboardInterrupt, match="resumed"):
+    with pytest.raises(KeyboardInterrupt, match="training is saved"):
         fit_simulator(agent, recording, tmp_path, **OPTIONS)
     monkeypatch.setattr(Fitter, "learn", learn)
     (tmp_path / f".{STATE}.1{UNFINISHED}").write_text("killed while writing")
@@ -136,7 +136,7 @@ def test_a_fit_with_other_options_or_agent_is_not_resumed(
 ) -> None:
     with pytest.raises(OptionError, match=r"kl=1\.0, but the training in this directory has 12\.0"):
         fit_simulator(agent, recording, fitted, **{**OPTIONS, "kl": 1.0})
-    with pytest.raises(OptionError, match="another agent"):
+    with pytest.raises(OptionError, match="a different agent"):
         fit_simulator(dot_agent(1), recording, fitted, **OPTIONS)
 
 
@@ -170,7 +170,7 @@ def test_damaged_simulators_and_those_of_another_agent_are_refused(
     simulator: Simulator, agent: KerasAgent, tmp_path: Path
 ) -> None:
     path = save_simulator(simulator, tmp_path / "a.safetensors")
-    with pytest.raises(OptionError, match="another agent"):
+    with pytest.raises(OptionError, match="a different agent"):
         load_simulator(path, dot_agent(1))
     data = path.read_bytes()
     path.write_bytes(data[: len(data) // 2])

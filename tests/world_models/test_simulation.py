@@ -100,7 +100,7 @@ def test_cutting_world_gradients_does_not_change_the_simulation(simulator: Simul
     [
         (np.zeros((2, 5), np.float32), {}, r"start has the shape \(2, 5\)"),
         (np.zeros((2, 3, 8, 8, 3), np.float32), {}, "uint8"),
-        (2, {"actions": np.full((2, 3), 7)}, "must be below 3"),
+        (2, {"actions": np.full((2, 3), 7)}, "must be from 0 to below 3"),
         (2, {"actions": np.zeros((2, 9), int)}, r"must be integers \(2, 3\)"),
         (2, {"observations": np.zeros((1, 3, 8, 8, 3), np.uint8)}, r"\(2, 3\) are needed"),
     ],

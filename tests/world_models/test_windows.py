@@ -54,7 +54,7 @@ def test_recorded_states_in_windows_equal_those_of_the_agent(recording: Recordin
 
 
 def test_windows_refuse_recordings_of_another_agent(recording: Recording, tmp_path: Path) -> None:
-    with pytest.raises(SamplesError, match="state with the shapes"):
+    with pytest.raises(SamplesError, match="agent states with the shapes"):
         Windows(recording, dot_agent(recurrent=False), 3, 8)
     short = record_dots(tmp_path / "short", dot_agent(), episodes=1, steps=3)
     with pytest.raises(SamplesError, match="no episode of more than 3 steps"):

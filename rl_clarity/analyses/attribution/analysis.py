@@ -70,11 +70,11 @@ from rl_clarity.visualization.rendering import full_scale, scale_of_peaks
 from rl_clarity.visualization.totals import channel_totals, magnitudes, peak_positions
 
 PATH_SCORES = 3
-"""Memory for the points of paths in the reduced channels, in units of the memory of one score's gradients."""
+"""Memory for the points on paths in the reduced channels, in units of the memory of one score's gradients."""
 PATH_FRAMES = 16
 """Largest number of frames in a batch with paths in the reduced channels."""
 PATH_COST = 1.5
-"""Time for a point of a path in the reduced channels, relative to a point of the straight path."""
+"""Time for a point on a path in the reduced channels, relative to a point on the straight path."""
 MEASURED_IMAGES = 8
 """Number of frames whose images are rendered to measure the time of rendering."""
 
@@ -97,8 +97,8 @@ class Attributed:
 
     @property
     def sums(self) -> dict[str, np.ndarray]:
-        """Arrays of these frames in the chunk of totals: `totals` (n, K + 1, 2), without a residual (n, K, 2); `peak`
-        (n, K, 2); and `gap` and `memory`, if they are not None.
+        """Arrays for these frames in the chunk of totals: `totals` (n, K + 1, 2), or (n, K, 2) without a residual;
+        `peak` (n, K, 2); and `gap` and `memory` if they are not None.
         """
         totals, peaks = channel_totals(self.channels, self.residual), peak_positions(self.channels)
         parts = {"totals": totals, "peak": peaks, "gap": self.gap, "memory": self.memory}
@@ -161,9 +161,9 @@ class AttributionAnalysis(Analysis[AttributionOptions, AttributionSection]):
 def held_scores(subject: Subject) -> int:
     """Return the number of scores whose gradients are in memory at the same time.
 
-    Paths in the reduced channels (`max_paths`) need more memory, which is added as the number of scores whose gradients
-    need as much. The points of these paths are float64. So is each score's sum along them, which needs half the memory
-    of the score's gradients.
+    Paths in the reduced channels (`max_paths`) need more memory, which is counted as additional scores. The points on
+    these paths are float64. Each score's sum along the paths is also float64, and needs half the memory of the score's
+    gradients.
     """
     scores, paths = len(scores_to_compute(subject)), subject.options_of(AttributionOptions).max_paths
     return scores if paths is None else scores + PATH_SCORES + scores // 2
@@ -186,7 +186,7 @@ def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, wo
 
     The facts are, by output: the value at full brightness (`scales`), the value at full opacity (`limits`), the share
     of steps whose path has additional points (`refined`), and two sums of magnitudes over all steps and positions
-    (`magnitudes`), first of the attribution to features, then of all attribution. The input has only scales and limits.
+    (`magnitudes`): of the attribution to features, and of all attribution. The input has only scales and limits.
     """
     subject = with_chosen_baseline(subject, work.results)
     options, files = subject.options_of(AttributionOptions), subject.files
@@ -383,7 +383,8 @@ def _limits(subject: Subject, attributed: Mapping[str, Attributed]) -> dict[str,
 def _encode(
     subject: Subject, layer: PageLayer, trajectory: int, segment: int, item: tuple[str, Attributed]
 ) -> _Encoded:
-    """Write an output's chunk. Return the names of written chunks, `sums`, and the largest value in each frame (n,).
+    """Write an output's chunk. Return the names of the written chunks, `sums`, and the largest value in each frame
+    (n,).
 
     A group of actions has no chunk, because readers of the page add up the attribution of its actions.
     """

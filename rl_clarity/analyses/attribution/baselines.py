@@ -1,6 +1,6 @@
 """Baselines: the activations with which a layer's activations are compared in attribution.
 
-Attribution adds up to the difference between the output at the layer's activations and that at the baseline.
+Attribution adds up to the difference between the output at the layer's activations and the output at the baseline.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rl_clarity.agents.protocol import Agent, State
 from rl_clarity.base.errors import OptionError, SamplesError
 
 BLURS = {"blur": 6 / 64, "narrow-blur": 2 / 64}
-"""Standard deviations of the blurs, as shares of the observation's height. Wider blurs than `blur`, and narrower ones
+"""Standard deviations of the blurs, as shares of the observation's height. Blurs wider than `blur`, and narrower blurs
 down to 3/64, predict the effects of objects about as well as `blur`."""
 BATCH = 64
 """Number of observations per batch when activations are averaged."""
@@ -24,10 +24,10 @@ BATCH = 64
 
 @dataclass(frozen=True)
 class ExpectedBaseline:
-    """A layer's activations at K observations, among which the points of a path are divided.
+    """A layer's activations at K observations, among which the points on a path are divided.
 
     Expected gradients (Erion, Janizek, Sturmfels, Lundberg and Lee, 2021; arXiv 1906.10670) are the mean of integrated
-    gradients over several baselines. Here each point of the path uses only one of the K baselines, so expected
+    gradients over several baselines. Here each point on the path uses only one of the K baselines, so expected
     gradients cost as much as integrated gradients from a single baseline.
     """
 
@@ -37,7 +37,7 @@ class ExpectedBaseline:
         """Yield the activations (1, *shape) at each observation, with its points and their weights.
 
         Observations without a point are left out. Points are assigned to the observations in order, then in reverse
-        order, and so on, so that no observation always gets earlier points of the path than another.
+        order, and so on, so that no observation always gets earlier points on the path than another.
         """
         order = np.arange(len(self.activations))
         owners = np.resize(np.concatenate([order, order[::-1]]), len(points))
@@ -47,10 +47,10 @@ class ExpectedBaseline:
 
 Baseline: TypeAlias = str | np.ndarray | ExpectedBaseline
 AUTO = "auto"
-"""Option of pages that chooses the baseline from which attribution best predicts the measured effects of objects."""
+"""Page option that chooses the baseline from which attribution best predicts the measured effects of objects."""
 DEFAULT_BASELINE = "blur"
 """The baseline from which attribution agrees best, over the included agents, with the effects of removing objects from
-the game; docs/migration.md has the numbers. It depends on nothing but the observation."""
+the game; docs/migration.md has the numbers. The baseline depends only on the observation."""
 OBSERVED_BASELINES = ("mean", "median", "expected")
 """Baselines that depend on observations other than the explained one."""
 BASELINES = ("zero-layer", "zero-input", *BLURS, *OBSERVED_BASELINES)
@@ -94,8 +94,8 @@ def layer_baseline(
     observations = np.asarray(observations)
     if others is not None and (np.ndim(others) != 4 or not len(others) or others.shape[1:] != observations.shape[1:]):
         raise SamplesError(
-            f"baseline_observations have the shape {np.shape(others)}; at least one of the shape "
-            f"{observations.shape[1:]} is needed"
+            f"baseline_observations have the shape {np.shape(others)}; at least one observation of the "
+            f"shape {observations.shape[1:]} is needed"
         )
     if not isinstance(baseline, str):
         return _checked(agent, baseline, observations, layer, state)
@@ -128,12 +128,12 @@ def _checked(
         baseline = np.asarray(baseline, np.float32)
         found, fits = baseline.shape, baseline.shape in (shape, (1, *shape), (len(observations), *shape))
     if not fits:
-        raise OptionError(f"baseline has the shape {found}; layer {layer!r} has {shape}")
+        raise OptionError(f"baseline has the shape {found}, but layer {layer!r} has the shape {shape}")
     return baseline[None] if isinstance(baseline, np.ndarray) and baseline.shape == shape else baseline
 
 
 def rows(state: State | np.ndarray, part: slice | np.ndarray) -> State:
-    """Return the rows `part` of a recurrent state. An array stands for a state that consists of this array."""
+    """Return the rows `part` of a recurrent state. An array is treated as a state that consists of this array."""
     parts = (state,) if isinstance(state, np.ndarray) else state
     return None if parts is None else tuple(np.asarray(values[part]) for values in parts)
 
@@ -166,7 +166,7 @@ def median(observations: np.ndarray) -> np.ndarray:
 
 
 def blurred(observations: np.ndarray, sigma: float) -> np.ndarray:
-    """Return the observations (B, H, W, C) with a Gaussian blur of each channel and their original dtype.
+    """Blur each channel of the observations (B, H, W, C) with a Gaussian. Return them with their original dtype.
 
     `sigma` is the standard deviation of the blur, as a share of the height.
     """

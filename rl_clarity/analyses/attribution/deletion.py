@@ -43,13 +43,13 @@ def deletion_area(
 
     The change is |s(I) - s(I')| between the observation I and the blurred one I'. For "policy", it is the Euclidean
     norm of the change of the logits (or action values). At step i of `steps`, a share i / steps of the pixels is
-    blurred. The area is the mean change over the steps, divided by the change when all pixels are blurred (1 where that
-    is 0). It is about 0.5 if the output changes in proportion to the number of blurred pixels.
+    blurred. The area is the mean change over the steps, divided by the change when all pixels are blurred (1 if that
+    change is 0). It is about 0.5 if the output changes in proportion to the number of blurred pixels.
 
     Args:
         observations: (B, H, W, C) as the agent takes them
         maps: (B, H, W), large where the output depends on the pixel
-        output: "policy", "value", or another score
+        output: "policy", "value", or any other score
         steps: number of steps
         insertion: start from the blurred observation and restore pixels; the change is relative to this start
         state: the state of a recurrent agent before the observations; its initial state if None
@@ -111,11 +111,13 @@ def compare_orders(
     state: State = None,
     seed: int = 0,
 ) -> dict[str, Interval]:
-    """Compare the deletion area of `maps` with those of a random pixel order and of an order from the center outward.
+    """Compare the deletion area of `maps` with that of a random pixel order and that of an order from the center
+    outward.
 
-    Returns the mean and its interval of `area`, and of the paired differences `above_random` and `above_center` from
-    the areas of the two other orders. Positive differences mean that the map's order changes the output faster. `seed`
-    is that of the random order and the bootstrap; the other arguments are those of `deletion_area`.
+    Returns the mean and its interval for `area` and for the paired differences `above_random` and `above_center`: the
+    area for the map's order minus the area for the other order. Positive differences mean that the map's order changes
+    the output faster. `seed` is the seed of the random order and the bootstrap; the other arguments are those of
+    `deletion_area`.
     """
     rng = np.random.default_rng(seed)
     shape = np.shape(maps)

@@ -48,10 +48,10 @@ class AttributionOptions(PathOptions):
     max_paths: int | None = None
     """Average over this many random paths in the reduced channels; None uses only the straight path."""
     policy: bool = False
-    """Also attribute the logit (or action value) of every action, and the sum of each action group. They are always
-    attributed if an action is not a single choice."""
+    """Also attribute the logit (or action value) of every action, and the sum of each action group. If an action is not
+    a single choice, these outputs are always attributed."""
     images: bool = False
-    """Also write rendered images, as understanding-rl-vision does."""
+    """Also write rendered images, like understanding-rl-vision."""
     attribution_subdir: str = hidden("attribution/")
     attribution_scrub_subdir: str = hidden("attribution_scrub/")
     attribution_totals_subdir: str = hidden("attribution_totals/")
@@ -70,7 +70,7 @@ class OutputInfo:
     id: str
     """`value`, `action-3`, `group-0` or `greedy`."""
     kind: Literal["value", "action", "group", "greedy"]
-    """`greedy`, the best action value or the largest logit, replaces the value for agents without a value."""
+    """`greedy` is the best action value or the largest logit. It replaces the value for agents without a value."""
     label: str
     action: int | None = None
     group: int | None = None
@@ -97,11 +97,12 @@ class LayerEntry:
     name: str
     """Short name."""
     slug: str
-    """Name in file names and addresses."""
+    """Name of the layer in file names and URLs."""
     full_name: str
     """Name of the layer's site in the network."""
     kind: Literal["layer", "input"]
-    """A layer of kind `input` has the color channels as features, no residual and no completeness error."""
+    """The features of a layer of kind `input` are its color channels. Such a layer has no residual and no completeness
+    error."""
     height: int
     width: int
     depth: int
@@ -112,7 +113,7 @@ class LayerEntry:
     hues: Sequence[Sequence[float]]
     """Red, green and blue of each feature's hue, with unit L2 norm."""
     effects: Mapping[str, Sequence[float]]
-    """By output, the mean contribution of each feature over all steps, and last that of the residual; empty until
+    """By output, the mean contribution of each feature over all steps, followed by that of the residual; empty until
     attribution is computed."""
     scales: Mapping[str, Sequence[float]]
     """By output, the value that is shown at full brightness in each trajectory."""
@@ -120,7 +121,7 @@ class LayerEntry:
     """The chunk of totals of each trajectory."""
     attribution: Mapping[str, Sequence[Sequence[ChunkName]]]
     """By output, the chunk of each segment of each trajectory. Groups have no chunks, because their attribution is the
-    sum of that of their actions (pages of earlier versions have chunks of groups)."""
+    sum of their actions' attribution (pages of earlier versions have chunks of groups)."""
     effect_spread: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
     """By output, the 10th and 90th percentiles over all steps of each contribution, in the order of `effects`; empty
     until attribution is computed, absent in older pages."""
@@ -129,14 +130,14 @@ class LayerEntry:
     strongest feature; 99.25 % of the positions do not exceed it. Keys such as `action-3-less-mean` are for an action's
     attribution minus the policy's mean attribution over actions. Empty until attribution is computed."""
     label: str | None = None
-    """Label that the page shows instead of `name`: for a residual block, such as `block 2, 16 x 16 x 32`, and for a
-    layer whose name a framework generated (`features.4`, `Relu_2`), such as `conv 3` or `block 2, conv 3`."""
+    """Label that the page shows instead of `name`. Residual blocks have labels such as `block 2, 16 x 16 x 32`. Layers
+    whose names a framework generated (`features.4`, `Relu_2`) have labels such as `conv 3` or `block 2, conv 3`."""
     variance_share: Mapping[str, float | None] | None = None
     """By output, the share of its variance over all steps that attribution explains, 1 - var(output - features -
     residual) / var(output); null for an output that does not vary. Absent for the input, and until attribution is
     computed."""
     unexplained: Mapping[str, UnexplainedVariance | None] | None = None
-    """By output, what the rest of the variance is due to; absent where `variance_share` is absent."""
+    """By output, the causes of the remaining variance; absent where `variance_share` is absent."""
     bypassed: bool | None = None
     """true if paths from the observation to the output bypass the layer, such as the skip connections around a ReLU
     inside a residual block."""
@@ -167,7 +168,7 @@ class AttributionSection(SectionData):
     """Baseline of attribution: `zero-input`, `mean`, `blur`, `narrow-blur`, `median` or `expected`; absent for
     activations of 0. If it was chosen by measured effects, the section `baseline` explains the choice."""
     opening: str | None = None
-    """Name of the layer that the page opens with: the first, which has the finest resolution. It is absent in older
+    """Name of the layer that the page opens with: the first one, which has the finest resolution. Absent in older
     pages, which open with the layer in the middle."""
 
 
@@ -227,7 +228,8 @@ def _incomplete_share(sums: Sequence[Mapping[str, np.ndarray]], output: str, lim
 
 
 def incomplete_steps(gap: np.ndarray, limit: float | None) -> np.ndarray:
-    """Return a mask (T,) of the steps whose completeness error is above a limit, of none if the limit is None.
+    """Return a mask (T,) of the steps whose completeness error is above a limit. If the limit is None, no step is
+    marked.
 
     `gap` (T, 3) is the array of an output in the chunk of totals.
     """
@@ -236,7 +238,7 @@ def incomplete_steps(gap: np.ndarray, limit: float | None) -> np.ndarray:
 
 
 def layer_entry(subject: Subject, layer: PageLayer, outputs: Sequence[OutputInfo], results: Results) -> LayerEntry:
-    """Return the entry of a layer in the section.
+    """Return the section's entry for a layer.
 
     Until attribution is computed for all trajectories, effects are empty, and unknown scales are 1.
     """

@@ -1,4 +1,4 @@
-"""Render attribution to image files, as understanding-rl-vision does.
+"""Render attribution to image files, like understanding-rl-vision.
 
 The images are for people who open the folder; the page does not use them.
 """
@@ -69,7 +69,7 @@ class RenderedImages:
     ) -> list[str]:
         """Write the images, and return the names of the files.
 
-        `scales` and `gray` have the scale of each output, and its `gray` (T,) as in `write_attribution_images`.
+        `scales` has the scale of each output. `gray` has the mask (T,) of each output; see `write_attribution_images`.
         """
         names, layer, parts = [], self._layer, segments(self._steps)
         for row, output in enumerate(self._outputs):

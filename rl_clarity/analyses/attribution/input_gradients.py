@@ -11,7 +11,7 @@ from rl_clarity.agents.protocol import Agent, Score, State
 def input_gradients(agent: Agent, observations: np.ndarray, output: Score = "value", state: State = None) -> np.ndarray:
     """Return the gradient (B, H, W, C) of a score with respect to the network's input, `observations / 255`.
 
-    `output` and `state` are as for `integrated_gradients`. Raises OptionError for an object that is not an agent, an
+    See `integrated_gradients` for `output` and `state`. Raises OptionError for an object that is not an agent, an
     unknown output or an invalid state; SamplesError for observations of the wrong shape or range.
     """
     agent = require(agent, "gradients", for_="input_gradients")

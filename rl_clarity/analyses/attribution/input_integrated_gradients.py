@@ -68,8 +68,8 @@ def input_integrated_gradients(
 
     Args:
         observations: (B, H, W, C) as the agent takes them
-        output: "policy" (the logits, weighted by their values at the observation), "value", or another score; a list of
-            S outputs gives (S, B, H, W, C)
+        output: "policy" (the logits, weighted by their values at the observation), "value", or any other score; a list
+            of S outputs gives (S, B, H, W, C)
         baseline: "black"; "blurred", the observation under the blur of `perturbation_saliency`; or an image
             (H, W, C) or (B, H, W, C) from 0 to 255
         steps: number of points on the path, by the midpoint rule
@@ -88,7 +88,7 @@ def input_integrated_gradients(
 
 INPUT_INTEGRATED_GRADIENTS = SaliencyMethod(
     "input gradients, integrated",
-    "The magnitude of the gradient's integral on the way from a black observation, times the observation "
+    "The magnitude of the gradient's integral along the line from a black observation, times the observation "
     "(Sundararajan et al. 2017, arXiv 1703.01365).",
     input_attribution,
     {"baseline": "black", "steps": 16},

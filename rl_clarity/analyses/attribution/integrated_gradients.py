@@ -43,7 +43,7 @@ from rl_clarity.base.threads import in_threads
 ORIGINAL_PATH: Mapping[str, Any] = types.MappingProxyType(
     {"steps": 10, "quadrature": "riemann", "baseline": "zero-layer", "linear_prefix": False}
 )
-"""Arguments with which `integrated_gradients` computes the same as understanding-rl-vision."""
+"""Arguments with which `integrated_gradients` gives the same results as understanding-rl-vision."""
 PREFIX_COST = 3
 """Approximate cost of computing the network's linear prefix once, in evaluations of the network."""
 
@@ -52,7 +52,7 @@ PREFIX_COST = 3
 class Attribution:
     """The attribution of S scores to a layer.
 
-    Its sum over positions and channels should equal `scores` - `scores_at_baseline`.
+    The sum of `values` over positions and channels should equal `scores` - `scores_at_baseline`.
     """
 
     values: np.ndarray  # (S, B, h, w, c)
@@ -164,7 +164,7 @@ def _attribute_batch(
 ) -> Attribution:
     """Return the attribution of a batch for a baseline (n or 1, *shape).
 
-    `at_baseline` are the scores (S, n) at the baseline, if they are known.
+    `at_baseline` contains the scores (S, n) at the baseline, if they are known.
     """
     if isinstance(baseline, ExpectedBaseline):
         return _attribute_expected(tail, points, weights, baseline, linear_prefix)
@@ -188,7 +188,7 @@ def _attribute_batch(
 def _attribute_expected(
     tail: Tail, points: np.ndarray, weights: np.ndarray, baseline: ExpectedBaseline, linear_prefix: bool
 ) -> Attribution:
-    """Return the sum of the attributions from several baselines, among which the points of the path are divided."""
+    """Return the sum of the attributions from several baselines, among which the points on the path are divided."""
     values: np.ndarray | None = None
     at_baseline = np.float64(0)
     for start, mine, shares in baseline.divide(points, weights):
@@ -233,13 +233,13 @@ def integrated_gradients(
             zeros; "blur", the activations at the blurred observation ("mean" for vectors, which cannot be blurred);
             "narrow-blur", the same with a blur of a third of the width; "median", the activations at the median of each
             pixel; "mean", the mean activations; "expected", the activations at random observations, one for each point
-            of the path (expected gradients); or an array of activations (h, w, c) or (B, h, w, c)
+            on the path (expected gradients); or an array of activations (h, w, c) or (B, h, w, c)
         linear_prefix: compute the linear operations that follow the layer once instead of at each point, if the agent
             supports it; the result is the same up to rounding and the small constant in L2 pooling
         baseline_observations: (M, H, W, C) observations from which "mean", "median" and "expected" are computed, in the
             initial state of a recurrent agent; by default `observations`, of which there should then be many
         seed: seed with which "expected" draws observations
-        refinement: largest factor by which the number of points of a path may grow while its completeness error is
+        refinement: largest factor by which the number of points on a path may grow while its completeness error is
             above `error_limit`: a power of three, or 1 to add no points
         error_limit: completeness error above which points are added; None to add none. Pages use
             `Results.error_limit`, 5 % of the output's range over all steps of the page

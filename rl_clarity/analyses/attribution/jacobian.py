@@ -1,7 +1,7 @@
 """Jacobian saliency: the squared gradient of an output with respect to the input.
 
 Dueling Network Architectures for Deep Reinforcement Learning (Wang et al., 2016) visualized agents by the Jacobian of
-their outputs. For the policy, the gradient is that of half the sum of squared logits, as in Greydanus et al. (2018).
+their outputs. For the policy, the output is half the sum of squared logits, as in Greydanus et al. (2018).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def jacobian_saliency(
 
     Args:
         observations: (B, H, W, C) as the agent takes them
-        output: "policy" (the gradient of 1/2 |logits|^2), "value", or another score; a list of S outputs gives
+        output: "policy" (the gradient of 1/2 |logits|^2), "value", or any other score; a list of S outputs gives
             (S, B, H, W, C)
         state: the state of a recurrent agent before the observations, held fixed; its initial state if None
 

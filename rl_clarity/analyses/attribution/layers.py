@@ -21,14 +21,14 @@ def select_layers(
     """Return the short names of the layers that meet all conditions, in the order of computation.
 
     By default they are the layers through which every path from the input to the outputs passes: the ReLUs of a network
-    without skip connections, or the outputs of the residual blocks of a residual network (`block1`, `block2`, ...: of
-    consecutive blocks of the same shape, the last one).
+    without skip connections, or the outputs of the residual blocks of a residual network (`block1`, `block2`, ...;
+    among consecutive blocks of the same shape, only the last one).
 
     Args:
-        name_contains_one_of: only layers whose short or full name contains one of these
-        op_is_one_of: select operations of these kinds instead, in lower case; `relu` stands for other activations in a
-            network without ReLUs. Skip connections bypass the ReLUs inside residual blocks, so attribution to these
-            ReLUs omits a part of the output that differs between observations
+        name_contains_one_of: only layers whose short or full name contains one of these strings
+        op_is_one_of: select operations of these kinds instead, in lower case; `relu` selects the other activation
+            functions of a network without ReLUs. Skip connections bypass the ReLUs inside residual blocks, so
+            attribution to these ReLUs omits a part of the output that differs between observations
         bottleneck_only: only operations that every path from an earlier convolution reaches through a bottleneck of the
             network (a node that all paths from the input to the outputs pass through). If False, all operations of the
             kinds, by default all ReLUs
@@ -70,7 +70,7 @@ def choose_layers(
     sites = require(agent, "sites", for_="select_layers").sites
     for name, words in (("name_contains_one_of", name_contains_one_of), ("op_is_one_of", op_is_one_of)):
         if isinstance(words, str):
-            raise OptionError(f"layers.{name}={words!r} must be a sequence: {[words]!r}")
+            raise OptionError(f"layers.{name}={words!r} must be a sequence of strings, such as {[words]!r}")
     if op_is_one_of is None and bottleneck_only:
         layers = default_layers(sites)
     else:
@@ -78,15 +78,15 @@ def choose_layers(
     dense = [site.name for site in sites if site.kind == "dense"]
     if not feature_maps(sites) and dense:
         raise OptionError(
-            f"layers: the network has no layers with positions, because its first layer reads all pixels at once, as "
-            f"those of MlpPolicy do. integrated_gradients explains its pixels (layer 'input') and its dense layers "
-            f"({', '.join(dense)}); a page needs convolutions, or vectors of observations"
+            f"layers: the network has no layers with positions, because its first layer reads all pixels at once, like "
+            f"that of MlpPolicy. integrated_gradients can explain the pixels (layer 'input') and the dense layers "
+            f"({', '.join(dense)}), but a page requires convolutions or vector observations"
         )
     if not layers:
         kinds = ", ".join(sorted({site.kind for site in feature_maps(sites)})) or "none"
         wanted = "" if op_is_one_of is None else f" of kind {list(op_is_one_of)}"
         raise OptionError(
-            f"layers: no operation{wanted} with bottleneck_only={bottleneck_only}; available kinds: {kinds}"
+            f"layers: found no operation{wanted} with bottleneck_only={bottleneck_only}; available kinds: {kinds}"
         )
     available = ", ".join(layer.name for layer in layers)
     parts = name_contains_one_of

@@ -53,14 +53,14 @@ def multi_path_attribution(
         max_paths: number of random paths; None for all paths (70 for 8 channels)
         rng: generator that draws the paths; `np.random.default_rng(0)` if None
         state: the state of a recurrent agent before the observations, held fixed; its initial state if None
-        baseline: the start of the paths, as for `integrated_gradients`, except "expected"
+        baseline: the start of the paths; see `integrated_gradients`, except "expected"
 
     The attribution along a path is a sum over its steps: the change of the activations in a step, times the gradient at
     the end of the step.
 
     Raises OptionError for an object that is not an agent, an unknown layer or output, an invalid state, `steps`,
-    `max_paths` or `baseline`, and a reduction of another layer; SamplesError for observations of the wrong shape or
-    range.
+    `max_paths` or `baseline`, and a reduction that does not fit the layer; SamplesError for observations of the wrong
+    shape or range.
     """
     return multi_path_attributions(
         agent,
@@ -96,20 +96,24 @@ def multi_path_attributions(
     agent = require(agent, "activations", "tails", for_="attribution along many paths")
     check_count("steps", steps)
     if not isinstance(reduction, Reduction):
-        raise OptionError(f"reduction={reduction!r} must be a ChannelReduction, or have its components and transform")
+        raise OptionError(
+            f"reduction={reduction!r} must be a ChannelReduction, or have the attributes components and transform"
+        )
     if max_paths is not None:
         check_count("max_paths", max_paths)
     activations = agent.activations(observations, layer, state).astype(np.float64)
     components = np.asarray(reduction.components, np.float64)
     if components.shape[-1] != activations.shape[-1]:
         raise OptionError(
-            f"the reduction has {components.shape[-1]} channels, layer {layer!r} has {activations.shape[-1]}: fit a "
-            "reduction to this layer's attribution"
+            f"the reduction has {components.shape[-1]} channels, but layer {layer!r} has {activations.shape[-1]}; "
+            "fit a reduction to this layer's attribution"
         )
     # Use float64, because rounding a path's points can cross a kink and change the result by 1e-4.
     start = layer_baseline(agent, baseline, observations, layer, state)
     if isinstance(start, ExpectedBaseline):
-        raise OptionError("baseline='expected' has no single beginning, which paths in the reduced channels need")
+        raise OptionError(
+            "baseline='expected' has no single starting point, which paths in the reduced channels require"
+        )
     difference = activations if start is None else activations - start.astype(np.float64)
     if start is None:
         weights = np.asarray(reduction.transform(difference), np.float64)  # (B, h, w, K)

@@ -1,4 +1,4 @@
-"""The outputs that a page attributes, the scores that this takes, and the limits of their completeness errors."""
+"""The outputs that a page attributes, the scores to compute for them, and the limits of their completeness errors."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def completeness_limit(subject: Subject, output: OutputInfo) -> float | None:
 
 
 def score_rows(subject: Subject) -> dict[str, list[int]]:
-    """Return, for each output, the indices of the computed scores whose sum it is: several only for a group."""
+    """Return, for each output, the indices of the computed scores that add up to it. Only groups have several."""
     outputs = attributed_outputs(subject)
     row = {output.id: i for i, output in enumerate(computed_outputs(subject))}
     groups = subject.info.action_groups
@@ -75,5 +75,5 @@ def score_rows(subject: Subject) -> dict[str, list[int]]:
 
 
 def sum_rows(values: Sequence[np.ndarray] | np.ndarray, rows: Sequence[int]) -> np.ndarray:
-    """Return the sum of the `rows` of `values` (S, ...). For a single row, this is the same array and not a copy."""
+    """Return the sum of the `rows` of `values` (S, ...). For a single row, the result is the row itself, not a copy."""
     return functools.reduce(np.add, (values[row] for row in rows))

@@ -1,8 +1,8 @@
 """Perturbation saliency: how much outputs change when a part of the observation is blurred.
 
 Visualizing and Understanding Atari Agents (Greydanus, Koul, Dodge and Fern, 2018; arXiv 1711.00138). A mask M is a
-Gaussian around a center; with A(I) the blurred observation, the perturbed one is I (1 - M) + A(I) M. Saliency at the
-center is half the squared change of the logits, or of the value.
+Gaussian around a center. If A(I) is the blurred observation, the perturbed observation is I (1 - M) + A(I) M. Saliency
+at the center is half the squared change of the logits, or of the value.
 """
 
 from __future__ import annotations
@@ -147,30 +147,30 @@ def perturbation_saliency(
 
     Args:
         observations: (B, H, W, C) as the agent takes them
-        output: "policy" (1/2 |change of the logits|^2, or of the action values), "value" (1/2 change^2), or another
+        output: "policy" (1/2 |change of the logits|^2, or of the action values), "value" (1/2 change^2), or any other
             score: an action's index, a tuple of indices (the sum of their logits), "greedy", or weights by "value" or
             index. A list of S outputs gives (S, B, gh, gw), at the cost of one output
         state: the state of a recurrent agent before the observations; its initial state if None
         mode: "occlude" blurs the part under the mask; "searchlight" blurs everything else
         signed: whether to return the signed change s(I) - s(I') from the perturbed observation I', which is positive
-            where the content of the observation raises the output; not for "policy". For a list of outputs, it may be a
-            list with one bool for each
+            where the content of the observation raises the output; not available for "policy". For a list of outputs,
+            it may be a list with one bool for each
         stride: distance between neighboring centers
         mask_sigma: standard deviation of the masks
         blur_sigma: standard deviation of the blur
         pixels: whether the three sizes are in pixels of the observation; otherwise they are for a height of 80 and
             scale with it
 
-    Raises OptionError for an object that is not an agent, an unknown output or mode, an invalid size, and `signed` for
-    "policy" or of another length than the outputs; SamplesError for observations of the wrong shape or range. Source:
-    Greydanus et al. (2018), arXiv 1711.00138.
+    Raises OptionError for an object that is not an agent, an unknown output or mode, an invalid size, `signed` for
+    "policy", and a list `signed` that is not as long as the list of outputs; SamplesError for observations of the wrong
+    shape or range. Source: Greydanus et al. (2018), arXiv 1711.00138.
     """
     if mode not in MODES:
         raise OptionError(f"mode={mode!r} must be one of {', '.join(MODES)}")
     outputs = as_outputs(output)
     signs = [signed] * len(outputs) if isinstance(signed, bool) else list(signed)
     if len(signs) != len(outputs):
-        raise OptionError(f"signed={signed!r} must be True, False, or a list with one of them for each output")
+        raise OptionError(f"signed={signed!r} must be True, False, or a list with one bool for each output")
     images = network_input(agent, observations, state)
     sizes: dict[str, Any] = {"stride": stride, "mask_sigma": mask_sigma, "blur_sigma": blur_sigma}
     grid = PerturbationGrid.for_shape(*images.shape[1:3], **sizes, pixels=pixels)
@@ -186,7 +186,7 @@ def _perturbed_results(
 ) -> Iterator[np.ndarray]:
     """Yield the heads at the perturbed images in batches: all masks of the first observation, then of the next one.
 
-    A batch may contain images of several observations, so that only the last batch may not be full.
+    A batch may contain images of several observations, so all batches except the last are full.
     """
     blurred = grid.blurred(images)
     kept, shown = (images, blurred) if mode == "occlude" else (blurred, images)
@@ -232,7 +232,7 @@ def memory_saliency(
     Args:
         observations: (B, H, W, C) as the agent takes them
         state: the state before the observations
-        output: as for `perturbation_saliency`; a list of S outputs gives (S, B)
+        output: see `perturbation_saliency`; a list of S outputs gives (S, B)
         strength: from 0 (the state does not change) to 1 (it becomes zero)
 
     Raises OptionError for an object that is not an agent, an agent without a state, an unknown output or a strength out
@@ -241,7 +241,7 @@ def memory_saliency(
     if not 0 <= strength <= 1:
         raise OptionError(f"strength={strength!r} must be from 0 to 1")
     if state is None:
-        raise OptionError("state=None: the state before the observations is needed")
+        raise OptionError("state=None: pass the state before the observations")
     agent = require(agent, "forward", for_="memory_saliency")
     outputs = as_outputs(output)
     results, columns = head_columns(agent.forward(observations, state))
@@ -265,10 +265,10 @@ PERTURBATION = SaliencyMethod(
 
 SIGNED_PERTURBATION = SaliencyMethod(
     "signed perturbation",
-    "The output less what it is when the observation is blurred around a position: positive where what is seen raises "
-    "the output, in the output's color; negative where it lowers it, in yellow for the policy and in cyan for the "
-    "value. For the policy, the logit (or action value) of the best action. Sizes are as those of perturbation "
-    "(Greydanus et al. 2018, arXiv 1711.00138).",
+    "The output minus its value when the observation is blurred around a position: positive (in the output's color) "
+    "where what is seen raises the output, negative (yellow for the policy, cyan for the value) where it lowers the "
+    "output. For the policy, the output is the logit (or action value) of the best action. Sizes are as for "
+    "perturbation (Greydanus et al. 2018, arXiv 1711.00138).",
     perturbation_saliency,
     {"mode": "occlude", "signed": True, "stride": 5, "mask_sigma": 5, "blur_sigma": 3},
     passes=256,

@@ -57,7 +57,7 @@ RULES: Registry[Rule] = Registry(
     },
     noun="quadrature",
 )
-"""Rules by name, functions from a number of steps to points and weights. `RULES.register` and entry points
+"""Rules by name. A rule is a function from the number of steps to points and weights. `RULES.register` and entry points
 add rules."""
 
 

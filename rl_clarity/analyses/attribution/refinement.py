@@ -16,7 +16,7 @@ from rl_clarity.base.errors import OptionError
 LIMIT = 0.05
 """Completeness error above which points are added, as a share of the output's range."""
 DEFAULT_REFINEMENT = 9
-"""Largest factor by which the number of points of a path may grow."""
+"""Largest factor by which the number of points on a path may grow."""
 TIMES = 3
 """Factor by which each refinement multiplies the number of points. The midpoint of an interval is also the midpoint of
 its middle third, so a midpoint rule keeps its points."""
@@ -42,7 +42,7 @@ def check_refinement(name: str, value: object) -> None:
     while whole > 1 and whole % TIMES == 0:
         whole //= TIMES
     if whole != 1:
-        raise OptionError(f"{name}={value!r} must be a power of three: 1 for no further points, 3, 9, ...")
+        raise OptionError(f"{name}={value!r} must be a power of three: 1 (adds no points), 3, 9, ...")
 
 
 def is_midpoint_rule(points: np.ndarray, weights: np.ndarray) -> bool:
@@ -66,7 +66,7 @@ def added_points(points: np.ndarray, weights: np.ndarray, factor: int) -> tuple[
 
 
 def error_bound(outputs: np.ndarray) -> float:
-    """Return the largest accepted completeness error of an output with these values; infinity if they do not vary."""
+    """Return the largest accepted completeness error for an output with these values; infinity if they do not vary."""
     values = np.asarray(outputs, np.float64)
     span = float(np.ptp(values)) if values.size else 0.0
     return LIMIT * span if span > 0 else float("inf")
@@ -86,7 +86,7 @@ def refine(
     Args:
         result: the attribution of S scores of B observations, whose arrays are changed in place
         limits: largest accepted completeness error of each score, or None to leave its attribution as it is
-        most: largest factor by which the number of points of a path may grow, a power of three
+        most: largest factor by which the number of points on a path may grow, a power of three
         compute: `compute(scores, observations, factor)` returns the attribution of the scores and observations with
             these indices, for `factor` times the initial number of points. When it is called, `result` has their
             attribution for a third of that number

@@ -41,7 +41,7 @@ class SaliencyMethod:
     """
     parameters: Mapping[str, Any] = field(default_factory=dict)
     passes: int = 1
-    """Approximate number of evaluations of the network for a map."""
+    """Approximate number of network evaluations per map."""
     is_grid: bool = False
     signed: bool = False
     """Whether maps have negative values. This requires `is_grid`, and the map of the policy then explains the logit (or
@@ -86,7 +86,7 @@ def as_outputs(output: SaliencyOutputs) -> list[SaliencyOutput]:
     """Return one or several outputs as a list. Raises OptionError for an empty list."""
     outputs = output if isinstance(output, list) else [output]
     if not outputs:
-        raise OptionError("output=[]: at least one output is needed")
+        raise OptionError("output=[] is empty; at least one output is needed")
     return outputs
 
 
@@ -123,7 +123,7 @@ def results_at(agent: Agent, observations: np.ndarray, images: np.ndarray, state
 
 
 def logit_score(logits: np.ndarray) -> Score:
-    """Return the score whose gradient is that of 1/2 |logits|^2 at these logits (B, A)."""
+    """Return the score with the same gradient as 1/2 |logits|^2 at these logits (B, A)."""
     return {action: logits[:, action] for action in range(logits.shape[1])}
 
 

@@ -36,7 +36,7 @@ def smooth_gradients(
 
     Args:
         observations: (B, H, W, C) as the agent takes them
-        output: as for `jacobian_saliency`; a list of S outputs gives (S, B, H, W, C)
+        output: see `jacobian_saliency`; a list of S outputs gives (S, B, H, W, C)
         samples: number of copies; the expected result does not depend on it
         noise: standard deviation of the Gaussian noise, as a share of each observation's range of values
         seed: seed of the noise, which does not depend on the other observations of the batch

@@ -1,4 +1,4 @@
-"""Ablation in play: agents with one feature ablated play the same levels as the agent itself."""
+"""Ablation in play: agents with one feature ablated play the same levels as the unedited agent."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from rl_clarity.recordings.paired_play import Block, blocks, environment_of
 from rl_clarity.visualization.totals import mean_effects
 
 COMPARISON, UNEDITED = "comparison", "unedited"
-"""The task that compares all episodes, and the first component of the names of tasks for the unedited agent."""
+"""Name of the task that compares all episodes, and first component of the names of the unedited agent's tasks."""
 BLOCK = 50
 """Number of episodes that a process plays in parallel."""
 MEASURED_EPISODES = 8
@@ -48,7 +48,7 @@ MEASURED_EPISODES = 8
 MEASURED_STEPS = 64
 """Number of steps after which the forecast cuts these episodes off."""
 LIKELY_LENGTH = 200
-"""Number of steps of an episode that the forecast assumes."""
+"""Number of steps per episode that the forecast assumes."""
 CLEAR = 5.0
 """No more episodes are played for a variant once its mean change of the return is more than this many standard errors
 from 0. The change is tested after each block. With a bound this strict, the repeated tests hardly raise the error rate
@@ -115,7 +115,8 @@ class BehaviorSection(SectionData):
     causes: Sequence[str]
     """Causes of an episode's end, starting with the most frequent one of the unedited agent."""
     rows: Sequence[BehaviorRow]
-    """A row for each feature and each group of twins, and on request for each pair of features and invisible type."""
+    """A row for each feature and each group of twins, and, if requested, for each pair of features and each invisible
+    type."""
     clips: Sequence[Clip]
     files: Sequence[str]
     """Names of the report's files, JSON and CSV."""
@@ -134,7 +135,9 @@ class BehaviorAnalysis(Analysis[BehaviorOptions, BehaviorSection]):
             layers = [layer.name for layer in page_layers(agent, page)]
             unknown = [name for name in options.layers or () if name not in layers]
             if unknown:
-                raise OptionError(f"behavior.layers={unknown}: the page explains the layers {', '.join(layers)}")
+                raise OptionError(
+                    f"behavior.layers={unknown} are not layers of the page, which explains {', '.join(layers)}"
+                )
             if options.invisible:
                 check_types(environment_of(agent), options.invisible, "behavior.invisible")
 
@@ -195,7 +198,7 @@ class BehaviorAnalysis(Analysis[BehaviorOptions, BehaviorSection]):
 
 
 def _own_inputs(subject: Subject) -> list[object]:
-    """Return everything that decides the episodes of the unedited agent."""
+    """Return everything that determines the episodes of the unedited agent."""
     options = subject.options_of(BehaviorOptions)
     cause = None if options.cause is None else source_hash(options.cause)
     return [to_plain(environment_of(subject.agent)), subject.options.seed, options.max_steps, cause]
@@ -270,7 +273,9 @@ class Episodes:
 
     @classmethod
     def joined(cls, results: Results, name: str, count: int) -> Episodes | None:
-        """Return the episodes of an agent in those of the first `count` blocks that were played; None if none was."""
+        """Return an agent's episodes in the first `count` blocks. Blocks that were not played are left out. Return None
+        if no block was played.
+        """
         facts = [results[BehaviorAnalysis.task_name(name, _number(number + 1))] for number in range(count)]
         played = [one for one in facts if one]
         if not played:
@@ -371,7 +376,8 @@ def _compare_task(subject: Subject, work: Work) -> TaskResult:
 def _compared(before: np.ndarray, after: Sequence[np.ndarray], seed: int, tests: int) -> list[list[MeasuredDifference]]:
     """Compare the M measures of each edited agent, `after`, with those of the unedited agent, `before` (n, M).
 
-    If an edited agent played fewer episodes, it is compared with as many of the unedited agent's first ones.
+    If an edited agent played fewer episodes, it is compared with the same number of the unedited agent's first
+    episodes.
     """
     measures = before.shape[1]
     compared: list[list[MeasuredDifference]] = [[] for _ in after]
@@ -400,7 +406,7 @@ def _on_frames(subject: Subject, layer: PageLayer, features: Sequence[int]) -> t
 
 
 def _unique(labels: Sequence[str]) -> list[str]:
-    """Return the labels of actions. Labels that several actions share get the action's number."""
+    """Return the labels of actions. A label that several actions share is followed by the number of the action."""
     return [label if list(labels).count(label) == 1 else f"{label} ({i})" for i, label in enumerate(labels)]
 
 

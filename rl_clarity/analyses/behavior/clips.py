@@ -36,7 +36,7 @@ class Clip:
     still: ImageName
     """Image of the first step at which the actions differ."""
     lost: float
-    """Return of the unedited agent in this episode, less that of the agent without the feature."""
+    """Return of the unedited agent in this episode, minus that of the agent without the feature."""
 
 
 def write_clips(
@@ -46,7 +46,7 @@ def write_clips(
     blocks: Sequence[Block],
     ablated: Callable[[PageLayer, int], Agent],
 ) -> list[Clip]:
-    """Write clips for the features whose ablation costs the most return, at most `CLIPS`.
+    """Write at most `CLIPS` clips, for the features whose ablation costs the most return.
 
     Each clip shows the episode with the largest loss. `losses` has an array (n,) for each feature, with the return that
     is lost in each of its n pairs of episodes. `ablated` returns the agent without a feature.

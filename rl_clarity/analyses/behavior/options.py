@@ -15,14 +15,15 @@ class BehaviorOptions:
     """Options of ablation in play."""
 
     episodes: int = 0
-    """Number of episodes that the agent plays with each feature ablated, on the same levels as without; 0 for none."""
+    """Number of episodes that the agent plays with each feature ablated, on the same levels as without ablation; 0 for
+    none."""
     layers: tuple[str, ...] | None = None
     """Layers whose features are ablated in play, by name; all layers of the page by default."""
     pairs: bool = False
     """Whether each pair of features of a layer is also ablated together."""
     invisible: tuple[str, ...] = ()
-    """Types of objects that are hidden from the unedited agent in further episodes, one type at a time; the environment
-    itself does not change."""
+    """Types of objects that are hidden from the unedited agent in additional episodes, one type at a time; the
+    environment itself does not change."""
     stop_early: bool = True
     """Whether to stop playing episodes without a feature once the change of the return is clear: the mean change is
     more than 5 standard errors from 0."""
@@ -35,4 +36,4 @@ class BehaviorOptions:
         check_minimum(self, 0, "episodes")
         check_minimum(self, 1, "max_steps")
         if self.episodes == 1:
-            raise OptionError("episodes=1 must be 0 or at least 2: one pair of episodes has no interval")
+            raise OptionError("episodes=1 must be 0 or at least 2, because one pair of episodes has no interval")

@@ -39,7 +39,8 @@ class Variant:
         return f"{self.layer.name}/{numbers}{'-twins' if self.with_twins else ''}"
 
     def features(self, subject: Subject, results: Results) -> list[int] | None:
-        """Return the ablated features, by index, or None if there is no such variant. The layer must be finished.
+        """Return the ablated features, by index, or None if there is no such variant. The layer's features must be
+        computed already.
 
         Twins, and twins of twins, form a group. Only the first feature of a group has a variant with twins. There is no
         variant for a pair that is a whole group, because it would be the same as the variant with twins.

@@ -54,17 +54,18 @@ from rl_clarity.recordings.object_effects import ObjectEffects, object_effects
 REPORT = "checks/report.json"
 EFFECTS = "checks/effects.npz"
 EFFECT_STEPS = 4
-"""Number of steps of each episode in which effects of objects are measured."""
+"""Number of steps per episode at which the effects of objects are measured."""
 EFFECT_MEASURES = {"correlation": "correlation", "signs": "right signs", "magnitudes": "rank correlation"}
 STAGES = 4
 """Number of randomized networks whose maps are shown, spread evenly over the layers."""
 EXAMPLES = 2
 """Number of frames whose maps are shown."""
 MEASURED_FRAMES = 8
-"""Number of frames that are explained to measure the time. Fewer would take as long, because batches are padded."""
+"""Number of frames that are explained to measure the time. Fewer frames would take just as long, because batches are
+padded."""
 ORDERS = 6
-"""Number of pixel orders that are tested on each frame: by the map, at random and from the center, for deletion and for
-insertion."""
+"""Number of pixel orders that are tested on each frame: the map's order, a random order and the order from the center,
+each for deletion and for insertion."""
 FEATURES = (
     " “features” is the attribution to the features of the page {page} at a layer, as in its images. It omits the "
     "residual, which therefore counts as missing, like the completeness error."
@@ -75,17 +76,18 @@ CAPTIONS = {
     "learned (Adebayo et al., 2018). Pixels that matter, blurred first, change the output faster than pixels in a "
     "random order (Petsiuk et al., 2018).",
     "check_effects": "Objects that the agent sees were removed from the states of its environment, one at a time, and "
-    "the change of its outputs measured ({count} objects in {episodes} episodes). A method predicts this change by the "
-    "sum of its map over the object's box: correlation with the true changes, share of right signs among changes of "
-    "more than 5 % of the output's range ({large}), and rank correlation of magnitudes, each with a 95 % bootstrap "
-    "interval over episodes. Maps without a sign, and controls, which know nothing of the agent, get the sign of most "
-    "changes. A method that does not beat the controls says nothing about effects.",
+    "the change of its outputs was measured ({count} objects in {episodes} episodes). A method predicts this change by "
+    "the sum of its map over the object's box. The table has the correlation with the measured changes, the share of "
+    "right signs among changes of more than 5 % of the output's range ({large}), and the rank correlation of "
+    "magnitudes, each with a 95 % bootstrap interval over episodes. Maps without a sign, and controls, which know "
+    "nothing of the agent, get the sign of most changes. A method that does not beat the controls says nothing about "
+    "effects.",
     "check_maps": "The frame, the map of the trained network, and maps of the network whose layers are random from the "
     "outputs down to the one that is named, with their mean rank correlation with the trained network's maps.",
-    "check_deletion": "Pixels are blurred, those with the largest saliency first. Area under the change of the output, "
-    "less the area of another order (random, or from the center outwards): above 0, the map's order changes the output "
-    "faster. Lines are 95 % bootstrap intervals over frames.",
-    "check_insertion": "The same from the other end: pixels of the blurred frame are restored, those with the largest "
+    "check_deletion": "Pixels are blurred, those with the largest saliency first. Each bar is the area under the "
+    "change of the output minus that of another order (random, or from the center outward): above 0, the map's order "
+    "changes the output faster. Lines are 95 % bootstrap intervals over frames.",
+    "check_insertion": "The reverse of deletion: pixels of the blurred frame are restored, those with the largest "
     "saliency first. Above 0, the map's order changes the output faster than the other order.",
 }
 
@@ -98,15 +100,15 @@ class ChecksOptions:
     """Number of frames, from all trajectories, on which the methods are checked."""
     methods: tuple[str, ...] | None = None
     """Names of the methods to check: saliency methods (perturbation, jacobian, ..., and those of installed packages),
-    "integrated_gradients LAYER", and with `page` "features LAYER"; by default all of them, with every layer."""
+    "integrated_gradients LAYER", and with `page` "features LAYER"; by default all of them, for every layer."""
     output: str = "policy"
     """Explained output: policy (all logits, or all action values), value, or greedy."""
     baseline: str = DEFAULT_BASELINE
-    """Baseline of integrated gradients of layers: `zero-layer`, `zero-input`, `blur` or `narrow-blur`; or `mean`,
-    `median` or `expected`, which are computed from the checked frames."""
+    """Baseline of integrated gradients with respect to layers: `zero-layer`, `zero-input`, `blur` or `narrow-blur`; or
+    `mean`, `median` or `expected`, which are computed from the checked frames."""
     page: str | None = None
-    """Directory of a page of the agent whose features are also checked, by the methods `features LAYER`: attribution to
-    the features of a layer."""
+    """Directory of a page of the same agent. The features of this page are also checked, by the methods `features
+    LAYER`: attribution to the features of a layer."""
 
     registries: ClassVar[OptionRegistries] = {"methods": METHODS}
     input_files: ClassVar[tuple[str, ...]] = ("page",)
@@ -128,7 +130,9 @@ class ChecksSection(TableSection):
 
 @dataclass(frozen=True)
 class CheckEffects(TableSection):
-    """How well methods and controls predict the measured effects of objects; it has no rows if these are not known."""
+    """How well methods and controls predict the measured effects of objects. The table is empty if the effects are not
+    known.
+    """
 
     kind = "check_effects"
     title = "Explanations and measured effects"
@@ -245,7 +249,7 @@ def _bars(measures: Mapping[str, Mapping[str, Interval]]) -> list[Bar]:
 def _measure_effects(subject: Subject, options: ChecksOptions, work: Work) -> TaskResult:
     """Measure the effects of objects while the agent plays, and how well the controls predict them.
 
-    If the effects cannot be measured, the fact `unknown` has the reason.
+    If the effects cannot be measured, the fact `unknown` contains the reason.
     """
     seed = subject.options.seed
     try:
@@ -270,7 +274,7 @@ def _effects(subject: Subject, options: ChecksOptions, episodes: int | None = No
 def _check(subject: Subject, options: ChecksOptions, names: Mapping[str, str], work: Work) -> TaskResult:
     """Check methods that share their evaluations of the network, and write images of their maps.
 
-    `names` has the name of the image directory for each method.
+    `names` maps each method to the name of its image directory.
     """
     frames, seed = choose_frames(subject.trajectories, options.frames), subject.options.seed
     methods = find_methods(subject.agent, [*names], options.baseline, frames.observations, options.page)

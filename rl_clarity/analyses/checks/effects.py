@@ -28,7 +28,7 @@ class EffectChecks:
 
     @classmethod
     def measured(cls, agent: Agent, effects: ObjectEffects) -> EffectChecks:
-        """Return the checks for the effects that were measured for an agent."""
+        """Return the checks for an agent and its measured effects."""
         before = None if effects.state is None else tuple(part[:1] for part in effects.state)
         has_value = agent.forward(effects.with_object[:1], before).values is not None
         outputs = tuple(EFFECT_OUTPUTS) if has_value else ("greedy",)
@@ -37,8 +37,8 @@ class EffectChecks:
     def method(self, method: SaliencyMethod, seed: int, agent: Agent | None = None) -> dict[str, Agreement]:
         """Return how well the maps of a method predict the effects, by output.
 
-        With `agent`, the maps are those of another agent with the same inputs and outputs, as a control. `seed` is that
-        of the bootstrap.
+        If `agent` is not None, the maps are computed for this agent instead, as a control. It must have the same inputs
+        and outputs. `seed` is the seed of the bootstrap.
         """
         return self.methods([method], seed, agent)[0]
 
@@ -47,7 +47,7 @@ class EffectChecks:
     ) -> list[dict[str, Agreement]]:
         """Return, for each method, how well its maps predict the effects, by output.
 
-        The methods must share their evaluations of the network, as for `shared_values`.
+        The methods must share their evaluations of the network; see `shared_values`.
         """
         first = next(iter(self.samples.values()))
         explained = self.agent if agent is None else agent
@@ -69,8 +69,8 @@ class EffectChecks:
     def controls(self, seed: int) -> dict[str, dict[str, Agreement]]:
         """Return how well controls predict the effects, by the keys of `CONTROL_LABELS` and by output.
 
-        The control with random weights is integrated gradients of the first layer, for the agent with all its
-        parameters random. It is left out if the agent's parameters cannot be set.
+        For the control with random weights, integrated gradients of the first layer are computed for the agent with all
+        its parameters randomized. This control is left out if the agent's parameters cannot be set.
         """
         blind = {output: sample.controls() for output, sample in self.samples.items()}
         found = {

@@ -84,13 +84,13 @@ def sanity_checks(
 
     Args:
         agent: an agent with gradients; only the weights of a `KerasAgent`, `TorchAgent` or `JaxAgent` are randomized
-        trajectories: as for `generate`
+        trajectories: see `generate`
         methods: names of saliency methods ("perturbation", "jacobian", ...), or "integrated_gradients LAYER"; by
             default all methods, and integrated gradients of every layer
         frames: number of frames, evenly spaced over the trajectories; at most 16 of them are used with random weights
         seed: seed of random weights, random pixel orders and bootstrap intervals
-        output: "policy", "value", or another score
-        baseline: the baseline of integrated gradients of layers; see `integrated_gradients`
+        output: "policy", "value", or any other score
+        baseline: the baseline of integrated gradients with respect to layers; see `integrated_gradients`
 
     Raises OptionError for an object that is not an agent with gradients, an agent that observes vectors, an unknown
     method, output or baseline, and `frames` below 1; SamplesError for samples that do not fit the agent.
@@ -109,14 +109,14 @@ def sanity_checks(
 def chosen_methods(agent: Agent, methods: Sequence[str] | None, frames: int, page: str | None = None) -> list[str]:
     """Return the names of the methods to check, by default all of them.
 
-    Raises OptionError as `sanity_checks` does, and for a page of another network.
+    Raises OptionError for the same reasons as `sanity_checks`, and for a page of a different network.
     """
     agent = require(agent, "forward", "gradients", "tails", for_="sanity_checks")
     check_count("frames", frames)
     if is_vector(agent):
         raise OptionError(
-            "sanity checks compare maps of images, and the agent observes vectors: rl_clarity.run shows the "
-            "attribution of each input, in the layer input"
+            "sanity checks compare maps of images, but the agent observes vectors; rl_clarity.run shows the "
+            "attribution to each input, in the layer 'input'"
         )
     layers = layer_methods(agent, page=page)
     if methods is None:
@@ -196,11 +196,11 @@ def layer_methods(
 ) -> dict[str, SaliencyMethod]:
     """Return saliency methods that attribute an output to layers, by name.
 
-    They are `integrated_gradients LAYER` for each layer of the agent, and with a page `features LAYER` for each layer
-    of the page: the attribution to the page's features, without the residual.
+    They are `integrated_gradients LAYER` for each layer of the agent and, if `page` is not None, `features LAYER` for
+    each layer of the page: the attribution to the page's features, without the residual.
 
-    Baselines that depend on other observations are computed from `observations`. Raises OptionError for a page of
-    another network.
+    Baselines that depend on other observations are computed from `observations`. Raises OptionError for a page of a
+    different network.
     """
     parameters: dict[str, Any] = {"steps": PATH_STEPS, "quadrature": "midpoint", "baseline": baseline}
     if baseline in OBSERVED_BASELINES:
@@ -215,8 +215,8 @@ def layer_methods(
         site, channels = find_site(agent.sites, name), features.reduction.components.shape[1]
         if site.shape[-1] != channels:
             raise OptionError(
-                f"page={page!r} is of another network: its layer {name} has {channels} channels, and here "
-                f"{site.shape[-1]}"
+                f"page={page!r} is a page of a different network: its layer {name} has {channels} channels, but the "
+                f"agent's layer has {site.shape[-1]}"
             )
         function = partial(_attribute, site.name, features.reduction)
         methods[f"features {name}"] = SaliencyMethod(f"features {name}", "", function, parameters)
@@ -244,7 +244,7 @@ def choose_frames(trajectories: Trajectories, frames: int) -> CheckedFrames:
     ends = np.cumsum([trajectories.steps(row) for row in range(len(trajectories))], dtype=int)
     total = int(ends[-1]) if len(ends) else 0
     if not total:
-        raise SamplesError("trajectories have no frames")
+        raise SamplesError("the trajectories contain no frames")
     chosen = np.unique(np.linspace(0, total - 1, min(frames, total)).round().astype(int))
     rows = np.searchsorted(ends, chosen, side="right")
     steps = chosen - np.concatenate([[0], ends])[rows]
@@ -289,7 +289,7 @@ def _randomized(agent: Agent, seed: int) -> Generator[tuple[str, Agent]]:
 
 @contextmanager
 def all_randomized(agent: Agent, seed: int) -> Iterator[Agent]:
-    """Context manager for the agent with random parameters. Raises OptionError if its parameters cannot be set."""
+    """Context manager for an agent with random parameters. Raises OptionError if the parameters cannot be set."""
     count = len(randomized_layers(agent))
     if not count:
         raise OptionError("the parameters of this agent cannot be set")
@@ -378,7 +378,7 @@ def hint_share(maps: np.ndarray, region: np.ndarray) -> np.ndarray:
         mass = grid.upsample(mass)
     if mass.shape[1:] != region.shape:
         raise SamplesError(
-            f"maps have the shape {np.shape(maps)}; a region of {region.shape} needs (B, *{region.shape})"
+            f"maps have the shape {np.shape(maps)}; a region of shape {region.shape} needs (B, *{region.shape})"
         )
     inside, total = mass[:, region].sum(axis=1), mass.sum(axis=(1, 2))
     return np.divide(inside, total, out=np.zeros(len(mass)), where=total > 0)

@@ -14,7 +14,7 @@ from rl_clarity.base.keys import JsonObject
 from rl_clarity.base.statistics import Interval
 
 CHANGED = 0.5
-"""Maps depend on the parameters if their rank correlation with maps of random networks is below this number."""
+"""Maps depend on the parameters if their rank correlation with maps of random networks is below this value."""
 COMPLETE = 0.1
 """Completeness error, as a share of the output's difference from its baseline, above which a report warns of it."""
 
@@ -138,9 +138,7 @@ class MethodReport:
             return ""
         if self.adds_up:
             return f"adds up to the output's difference from its baseline, but for {self.completeness:.1%}"
-        return (
-            f"DOES NOT ADD UP to the output's difference from its baseline: {self.completeness:.0%} of it are missing"
-        )
+        return f"DOES NOT ADD UP to the output's difference from its baseline: {self.completeness:.0%} of it is missing"
 
     def to_dict(self) -> dict[str, object]:
         """Return the report as JSON values."""
@@ -167,10 +165,11 @@ class SanityReport:
     frames: int
     methods: Sequence[MethodReport]
     controls: Mapping[str, Mapping[str, Agreement]] = field(default_factory=dict, kw_only=True)
-    """How well controls, which know nothing of the trained agent, predict the measured effects of objects, by control
+    """How well controls, which do not depend on the trained agent, predict the measured effects of objects, by control
     and by output; empty if effects were not measured."""
     effects_unknown: str = field(default="", kw_only=True)
-    """Why the effects of objects could not be measured for this agent; empty if they could, or were not needed."""
+    """Reason why the effects of objects could not be measured for this agent; empty if they were measured or not
+    needed."""
 
     @property
     def unknown_text(self) -> str:
@@ -180,7 +179,7 @@ class SanityReport:
         if not self.effects_unknown:
             return ""
         return (
-            "Whether these maps predict effects of objects is not known for this agent "
+            "Whether these maps predict the effects of objects is not known for this agent "
             f"({self.effects_unknown}). docs/truth.md, in the documentation, has the numbers of other agents."
         )
 
@@ -200,7 +199,7 @@ class SanityReport:
 
     @classmethod
     def from_dict(cls, values: JsonObject, **more: Any) -> Self:
-        """Return the report for values that `to_dict` returned; `more` are further fields of a subclass."""
+        """Return the report for values that `to_dict` returned; `more` contains the additional fields of a subclass."""
         found = values["controls"]
         controls = {name: _agreements(found[name]) for name in CONTROL_LABELS if name in found}
         methods = [MethodReport.from_dict(one) for one in values["methods"]]

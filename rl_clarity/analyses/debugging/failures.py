@@ -56,7 +56,7 @@ PARTS = 8
 CLIPS = 2
 """Largest number of clips that each of these tasks writes."""
 SEARCHES = 8
-"""Average number of steps per failure from which sequences of actions are searched, as the forecast assumes."""
+"""Average number of steps per failure from which action sequences are searched, as assumed by the forecast."""
 STEPS_OF_A_FAILURE = 512
 """Number of steps per failed episode that the forecast assumes, because failures are not known before episodes are
 played."""
@@ -67,19 +67,21 @@ TRACKS = (
     Line("without", "without it", limits=(0, 1), points=True),
 )
 TRACKS_CAPTION = (
-    "Reaction: effect on the policy of what ended the episode, from the step on at which it is seen. Avoidable: 1 up "
-    "to the last step from which the end could be avoided, then 0. Survival: share of the policy's continuations from "
-    "a step that survive, at the marked steps. Without it: the same after what ended the episode was removed from the "
-    "environment. "
+    "Reaction: effect on the policy of the object that ended the episode, from the step at which it is first seen. "
+    "Avoidable: 1 up to the last step from which the end could be avoided, then 0. Survival: share of the policy's "
+    "continuations from a step that survive, at the marked steps. Without it: the same share after that object was "
+    "removed from the environment. "
 )
 NOTE = Note(
     "Failures",
-    "An episode failed if its last step gave no reward, or if its time ran out where other episodes end with a reward. "
-    "The cause is the object without which the last step, taken again from the saved state of the environment, does "
-    "not end the episode. An end is avoidable until the last step from which one of a number of random sequences of "
-    "actions survives; random sequences find only some ways out, so that it may be avoidable for longer. From some "
-    "steps the policy continues with new random numbers for its actions; those of the environment are part of its "
-    "state. Verdicts: " + "; ".join(f"{name}: {text}" for name, text in VERDICTS.items()) + ".",
+    "An episode failed if its last step gave no reward, or if its time ran out although other episodes end with a "
+    "reward. The cause is the object without which the last step, repeated from the saved state of the environment, "
+    "does not end the episode. An end is avoidable until the last step from which at least one of several random "
+    "sequences of actions survives; random sequences do not find every way out, so it may be avoidable for longer. "
+    "From some steps, the policy continues the episode with new random numbers for its actions; the environment's "
+    "random numbers are part of its saved state. Verdicts: "
+    + "; ".join(f"{name}: {text}" for name, text in VERDICTS.items())
+    + ".",
 )
 
 
@@ -101,7 +103,7 @@ class VerdictsSection(BarsSection):
 
 @dataclass(frozen=True)
 class FailureClips(ImagesSection):
-    """Failures as they were played, each beside a continuation that survives."""
+    """Failures as they originally happened, each next to a continuation that survives."""
 
     kind = "failure_clips"
     title = "Failures, and how they could be avoided"
@@ -156,15 +158,15 @@ class FailuresAnalysis(Analysis[FailureOptions, _Sections]):
             "statement": "what happened",
             "end": "end",
             "return": "return",
-            "played": "what it did then",
-            "escape": "what survives",
+            "played": "actions taken",
+            "escape": "actions that survive",
         }
         worst = f" The {len(failures)} with the lowest return were examined." if known > len(failures) else ""
         caption = (
-            f"{known} of {episodes} episodes failed.{worst} From the last step at which the end could be avoided, "
-            "which a row opens: how many of the policy's continuations survive, and without what ended the episode; "
-            "what was done then, and a sequence of actions that survives. Steps are counted back from the last one. "
-            "Shares in sentences have 95 % intervals."
+            f"{known} of {episodes} episodes failed.{worst} A row opens the last step at which the end could be "
+            "avoided. From this step: how many of the policy's continuations survive, with and without the object that "
+            "ended the episode, the actions that the agent took, and a sequence of actions that survives. Steps are "
+            "counted back from the last one. Shares in sentences have 95 % intervals."
         )
         rows = [_row(one, subject, results) for one in failures]
         yield FailuresSection(columns_with_values(columns, rows, frames=("end",)), rows, caption=caption)
@@ -177,7 +179,7 @@ class FailuresAnalysis(Analysis[FailureOptions, _Sections]):
         clips = [read(PanelImage, clip, "clip") for facts in _parts(results) for clip in facts["clips"]]
         if clips:
             clips.sort(key=lambda clip: (clip.trajectory, clip.frame))
-            caption = "At the left what happened, at the right a sequence of actions that survives."
+            caption = "Left: the episode as it was played. Right: a sequence of actions that survives."
             yield FailureClips(clips, caption=caption)
         tracks = [ChunkName(name) for name in results[self.task_name("tracks")]["chunks"]]
         if any(one.reactions or one.survival for one in failures):
@@ -252,7 +254,7 @@ def _write_tracks(subject: Subject, options: FailureOptions, work: Work) -> Task
 
 
 def _write_clip(subject: Subject, failure: Failure, escape: np.ndarray) -> JsonObject:
-    """Write an animation of the failure as it was played, beside the sequence of actions that survives."""
+    """Write an animation of the failure as it originally happened, next to the sequence of actions that survives."""
     until = failure.avoidable_until
     assert until is not None
     begin = max(failure.first, until - BEFORE)
@@ -268,10 +270,10 @@ def _write_clip(subject: Subject, failure: Failure, escape: np.ndarray) -> JsonO
 def _examined(
     subject: Subject, options: FailureOptions, chosen: Sequence[Ending]
 ) -> Iterable[tuple[Failure, np.ndarray | None]]:
-    """Yield each failure, with the observations during a sequence of actions that survives.
+    """Yield each failure, with the observations during a sequence of actions that survives, or None without such a
+    sequence.
 
-    The observations are None without such a sequence. If episodes cannot be continued, the failures only state how the
-    episodes ended, and why they were not tested.
+    If episodes cannot be continued, the failures only state how the episodes ended, and why they were not tested.
     """
     played, seed = subject.trajectories, subject.options.seed
     if not chosen:
@@ -334,7 +336,7 @@ def _row(failure: Failure, subject: Subject, results: Results) -> dict[str, obje
 def action_words(info: AgentInfo, actions: Iterable[int]) -> str | None:
     """Return the labels of actions in order. An action that is repeated is listed once, with its number of steps.
 
-    Actions with the same effect have the label of the first of them. Return None if there are no actions, and if an
+    Actions with the same effect have the label of the first of them. Return None if there are no actions, or if an
     action is not a single choice.
     """
     if info.factors is not None:
@@ -348,7 +350,7 @@ def action_words(info: AgentInfo, actions: Iterable[int]) -> str | None:
 def _without_killer(failure: Failure) -> str:
     """Return a sentence on survival without the object that ended the episode, or an empty text if it is not known.
 
-    Survival is that from the last step at which the end was avoidable.
+    Survival is measured from the last step at which the end was avoidable.
     """
     until = failure.avoidable_until
     removed = next((one for one in failure.without_killer if until in (None, one.step)), None)
@@ -362,9 +364,9 @@ def _without_killer(failure: Failure) -> str:
 
 
 def _pieces(options: FailureOptions, failures: float, sample: Subject, batch: int) -> Iterable[Piece]:
-    """Yield a `Piece` that searches from a step of the sample, and one that continues it by the policy.
+    """Yield a `Piece` that searches from a step of the sample, and one that continues from it with the policy.
 
-    A failure takes several of both.
+    Each failure requires several of both.
     """
     states, steps = sample.trajectories.world_states, sample.trajectories.steps(0)
     if states is None:
@@ -382,7 +384,7 @@ def _pieces(options: FailureOptions, failures: float, sample: Subject, batch: in
 
 
 def continuations_piece(brancher: Brancher, sample: Subject, count: int, length: int, times: float) -> Piece:
-    """Return a `Piece` for the forecast: `count` continuations by the policy of one episode of the sample."""
+    """Return a `Piece` for the forecast that continues one episode of the sample with the policy, `count` times."""
     (moment,) = episode_moments(sample.trajectories, 0, [sample.trajectories.steps(0) - 1])
     rng = np.random.default_rng(0)
     follow = partial(brancher.continue_policy, [moment] * count, [length] * count, rng)

@@ -40,10 +40,10 @@ NOTE = Note(
     "Findings",
     "A finding is a sentence that was tested. Tests belong to families, each of which has one measure; its values are "
     "resampled by episode. p-values are corrected within a family by Holm's method, intervals by Bonferroni's; "
-    "families are not pooled. That there is no effect is a finding only where the corrected interval is inside the "
-    "stated band. Everything else is listed as not found, with the effect that would have been found with a "
-    "probability of 80 %. A finding is suspicious if it does not fit what the object does, such as no reaction to what "
-    "ends episodes.",
+    "families are not pooled. The absence of an effect is a finding only if the corrected interval is inside the "
+    "stated band. All other effects are listed as neither found nor excluded, with the size of an effect that would "
+    "have been found with a probability of 80 %. A finding is suspicious if it does not fit what the object does, such "
+    "as no reaction to an object that ends episodes.",
 )
 
 
@@ -105,13 +105,14 @@ class FindingsAnalysis(Analysis[NoOptions, _Sections]):
         caption = "Nothing was found."
         if findings:
             caption = (
-                f"Each opens the frame with its largest effect, or an example; tests are of means.{''.join(measures)}"
+                "A row opens the frame with the largest effect, or an example; tests are about means."
+                f"{''.join(measures)}"
             )
         rows = [_row(one) for one in findings]
         yield FindingsSection(columns_with_values(columns, rows), rows, caption=caption)
-        others = {"family": "family", "subject": "subject", "reason": "why", "detectable": "effect that would be found"}
+        others = {"family": "family", "subject": "subject", "reason": "why", "detectable": "detectable effect"}
         missing = [asdict(one) for one in untested]
-        complete = None if missing else "Every effect that was tested was found, or excluded."
+        complete = None if missing else "Every effect that was tested was either found or excluded."
         yield NotFoundSection(columns_with_values(others, missing), missing, caption=complete)
 
     def notes(self, options: NoOptions) -> Sequence[Note]:

@@ -58,10 +58,10 @@ NOISE_SHARE = 0.05
 """Share of the value's range below which changes of the value do not matter."""
 NOTE = Note(
     "Goals",
-    "Objects of a type are taken out of a saved state, and one is placed left, right, above or below of the player, "
-    "near or far, where nothing else is. The change of the probability of actions that move toward it, and of the "
-    "value, are against the same state with the place empty. What an object does is found out by moving onto it: it is "
-    "deadly, a goal, or harmless. Intervals are bootstrap intervals over episodes.",
+    "All objects of a type are removed from a saved state, and one is placed to the left or right of the player, above "
+    "or below, near or far, where nothing else is. The changes of the value, and of the probability of actions that "
+    "move toward the object, are relative to the same state with the place empty. The role of an object (deadly, a "
+    "goal, or harmless) is determined by moving onto it. Intervals are bootstrap intervals over episodes.",
 )
 
 
@@ -135,7 +135,8 @@ class GoalsAnalysis(Analysis[GoalOptions, _Sections]):
         roles = role_names(goals.roles, {one.killer for one in failures_of(results) if one.killer is not None})
         rows = [_row(one, roles.get(one.type, "unknown")) for one in goals.placements]
         caption = (
-            goals.unknown or "Changes against the same place left empty. A row opens the frame of its largest effect."
+            goals.unknown
+            or "Changes compared with the same place left empty. A row opens the frame with its largest effect."
         )
         yield GoalsSection(columns_with_values(columns, rows), rows, caption=caption)
         if goals.images:
@@ -147,7 +148,7 @@ class GoalsAnalysis(Analysis[GoalOptions, _Sections]):
 
 @dataclass(frozen=True)
 class Goals:
-    """The measurements of all tasks together."""
+    """The combined measurements of all tasks."""
 
     placements: Sequence[Placement]
     roles: Sequence[Role]
@@ -165,7 +166,7 @@ class Goals:
 
 
 def goals_of(results: Results) -> Goals:
-    """Return the measurements of all tasks together."""
+    """Return the combined measurements of all tasks."""
     parts = _facts(results, "part")
     joined = partial(_joined, [*parts, *_facts(results, "moved")])
     placements = joined(Placement, "placements", "type", "place", "far")
@@ -196,7 +197,7 @@ def _facts(results: Results, name: str) -> list[Mapping[str, Any]]:
 
 
 def _joined(parts: Iterable[Mapping[str, Any]], kind: type[Any], key: str, *names: str) -> list[Any]:
-    """Return the results of a type `kind` that all tasks have under `key`.
+    """Return the results of type `kind` that the tasks store under `key`.
 
     Results that agree in the fields `names` are added up.
     """
@@ -210,7 +211,9 @@ def _joined(parts: Iterable[Mapping[str, Any]], kind: type[Any], key: str, *name
 
 
 def _open(subject: Subject) -> Brancher:
-    """Return a `Brancher`. Raises ClarityError if episodes cannot be continued from saved states."""
+    """Return a `Brancher` for the subject's agent. Raises ClarityError if episodes cannot be continued from saved
+    states.
+    """
     saved = subject.trajectories.world_states
     if saved is None:
         raise ClarityError(UNKNOWN)
@@ -257,7 +260,7 @@ def _measure_part(subject: Subject, options: GoalOptions, part: int, work: Work)
 def _move_goals(subject: Subject, options: GoalOptions, part: int, work: Work) -> TaskResult:
     """Move objects that are goals, in every `PARTS`-th episode, and measure whether the agent reaches them.
 
-    The roles that the other tasks measured tell which types are goals.
+    Which types are goals follows from the roles that the other tasks measured.
     """
     roles = _joined(_facts(work.results, "part"), Role, "roles", "type") if options.episodes else []
     goals = [role.type for role in roles if role.name == "goal"]
@@ -297,7 +300,7 @@ def _write_image(subject: Subject, world: World, largest: Placement, options: Go
 
 
 def _combos(subject: Subject, brancher: Brancher) -> Sequence[Combo]:
-    """Return the buttons of the actions from the page's options, or else from the environment."""
+    """Return the buttons of the actions from the page's options, or by default from the environment."""
     return subject.options.action_combos or brancher.combos
 
 
@@ -322,9 +325,10 @@ def _row(one: Placement, role: str) -> dict[str, object]:
 
 
 def _pieces(options: GoalOptions, expected: int, sample: Subject, batch: int) -> Iterable[Piece]:
-    """Yield a `Piece` that measures some states of the sample with all types in them, whether or not they are seen.
+    """Yield a `Piece` that measures some states of the sample with all types in them, whether or not the agent sees
+    them.
 
-    `expected` is the number of states of all parts.
+    `expected` is the number of states in all tasks.
     """
     played = sample.trajectories
     if played.world_states is None:

@@ -56,12 +56,13 @@ from rl_clarity.pages.sections import Note, TableSection, columns_with_values
 UNEDITED = "unedited"
 NOTE = Note(
     "Survival without a feature",
-    f"Failures that could be avoided are continued by the policy from {BEFORE_CHANCE} steps before the last avoidable "
-    "one, with the same random numbers: by the agent as it is, and by the agent without each feature of a layer. The "
-    "feature is set to its value at the page's baseline at each step, as for the page's other numbers without it; "
+    f"Failures that could be avoided are continued from {BEFORE_CHANCE} steps before the last at which they could be "
+    "avoided, with the same random numbers: by the agent as it is, and by the agent without each feature of a layer. "
+    "The feature is set to its value at the page's baseline at each step, as for the page's other numbers without it; "
     "features of a file are multiplied by 0. "
-    "Shares that survive are compared by failure. Intervals and p-values are corrected for the number of features. "
-    "Where no difference was found, the table has the one that would have been found with a probability of 80 %.",
+    "The shares of continuations that survive are compared by failure. Intervals and p-values are corrected for the "
+    "number of features. Where no difference was found, the table has the difference that would have been found with "
+    "a probability of 80 %.",
 )
 
 
@@ -93,7 +94,9 @@ class SurvivalAnalysis(Analysis[SurvivalOptions, _Sections]):
     def check(self, agent: Agent, options: SurvivalOptions, page: SubjectOptions) -> None:
         if options.features is None:
             if options.layer is not None and find_part(page, FeatureOptions) is None:
-                raise OptionError(f"survival.layer={options.layer!r} needs survival.features: this page has none")
+                raise OptionError(
+                    f"survival.layer={options.layer!r} requires survival.features, because this page has no features"
+                )
             if options.layer is not None:
                 _page_layer(options, page_layers(agent, page))
             return
@@ -108,7 +111,7 @@ class SurvivalAnalysis(Analysis[SurvivalOptions, _Sections]):
             return
         chosen = (*subject.analysis_options, *vars(subject.options).values())
         if not any(isinstance(one, FailureOptions) for one in chosen):
-            raise OptionError("survival continues failures: add the analysis failures, too")
+            raise OptionError("the analysis survival continues failures; add the analysis failures, too")
         tested = _tested(subject, options, {})
         for number in range(tested.count + 1):
             yield self.task(
@@ -142,11 +145,11 @@ class SurvivalAnalysis(Analysis[SurvivalOptions, _Sections]):
             "difference": "difference",
             "interval": "corrected interval",
             "p": "corrected p",
-            "detectable": "difference that would be found",
+            "detectable": "detectable difference",
         }
         caption = (
-            f"Layer {tested.layer}, {len(failures)} failures that could be avoided, {options.continuations} times "
-            f"each. {tested.removed}"
+            f"Layer {tested.layer}, {len(failures)} failures that could be avoided, each continued "
+            f"{options.continuations} times. {tested.removed}"
         )
         shown = [
             {
@@ -181,8 +184,8 @@ def _by_failure(
 ) -> FailureSurvivalSection:
     """Return the table of failures with the number of continuations that survive.
 
-    `unedited` (n,) are the shares of continuations that survive n failures, `ablated` (K, n) those without each of K
-    features.
+    `unedited` (n,) contains the share of continuations that survive each of n failures, `ablated` (K, n) the shares
+    without each of K features.
     """
     count = options.continuations
     columns = {"failure": "failure", "unedited": "survives", "changes": "differs beyond chance"}
@@ -209,29 +212,29 @@ def _by_failure(
     caption = (
         f"How many of {count} continuations survive from {BEFORE_CHANCE} steps before the last at which the failure "
         f"could be avoided: by the agent as it is, and without feature 1, 2, ... of layer {tested.layer}. "
-        f"{tested.removed} A row opens the step from which it is continued. "
+        f"{tested.removed} A row opens the step from which the failure is continued. "
     )
     caption += (
         f"Only differences of about {least} of {count} would be found reliably."
         if least
-        else "No difference could be found with so few: increase survival.continuations."
+        else "No difference could be found with so few continuations: increase survival.continuations."
     )
     if len(failures) < LEAST_EPISODES:
         caption += (
-            f" Means over all failures are compared where there are at least {LEAST_EPISODES}: play more, or examine "
-            "more failures."
+            f" Means over all failures are compared only if there are at least {LEAST_EPISODES} failures: play more "
+            "episodes, or examine more failures."
         )
     return FailureSurvivalSection(columns_with_values(columns, rows), rows, caption=caption)
 
 
 @dataclass(frozen=True)
 class _Tested:
-    """The features that are removed one by one: those of another page or a file, or of a layer of this page."""
+    """The features that are removed one by one, from a different page, a file, or a layer of this page."""
 
     layer: str
     count: int
     baseline: str
-    """Name of the baseline that the features are set to. Features of a file are multiplied by 0."""
+    """Name of the baseline that the features are set to. Features from a file are multiplied by 0."""
     components: np.ndarray | None = None  # (K, c) of a page or a file
     own: PageLayer | None = None
 
@@ -246,7 +249,7 @@ class _Tested:
         return [self.layer, *reduction_inputs(subject), subject.decisive(AblationOptions)]
 
     def player(self, subject: Subject, number: int) -> AblatedPlayer:
-        """Return a player of the agent without one feature. `number` counts the features from 1."""
+        """Return a player that uses the agent without one feature. `number` counts the features from 1."""
         if self.own is None:
             assert self.components is not None
             return AblatedPlayer(subject.agent, self.layer, self.components[number - 1], self.baseline)
@@ -295,7 +298,7 @@ def _page_layer(options: SurvivalOptions, layers: Sequence[PageLayer]) -> PageLa
     found = next((one for one in known.values() if options.layer in (one.name, one.slug, one.full_name)), None)
     if found is None:
         raise OptionError(
-            f"survival.layer={options.layer!r} is not a layer with features of the page, which has "
+            f"survival.layer={options.layer!r} is not a layer with features on this page; available: "
             f"{', '.join(known) or 'none'}"
         )
     return found
@@ -311,8 +314,8 @@ def _chosen(options: SurvivalOptions) -> tuple[str, np.ndarray]:
     if len(layers) != 1:
         given = "" if options.layer is None else f" and survival.layer={options.layer!r}"
         raise OptionError(
-            f"survival.features={options.features!r}{given}: choose one layer with survival.layer; there are features "
-            f"of {', '.join(arrays) or 'no layer'}"
+            f"survival.features={options.features!r}{given} must select exactly one layer; set "
+            f"survival.layer to a layer with features: {', '.join(arrays) or 'none'}"
         )
     return layers[0], np.atleast_2d(np.asarray(arrays[layers[0]], np.float32))
 
@@ -328,7 +331,7 @@ def _pieces(options: SurvivalOptions, failures: float, sample: Subject, batch: i
 
 
 def _measure(subject: Subject, options: SurvivalOptions, number: int, work: Work) -> TaskResult:
-    """Continue the failures with the agent without a feature, or with the unedited agent if the number is 0."""
+    """Continue the failures with the agent without a feature, or with the unedited agent if `number` is 0."""
     played, seed = subject.trajectories, subject.options.seed
     failures = continued_failures(failures_of(work.results))
     if not failures:

@@ -80,7 +80,7 @@ def cause_agreement(arrays: Mapping[str, np.ndarray]) -> tuple[int, int]:
     """Return how many causes of a window were measured, and how many of their estimates disagree with the measurement.
 
     An estimate disagrees if it differs from the measured effect by more than half of the larger of the two. To measure
-    an effect, the frame of the cause is replaced by the one that it is compared with. Causes below a twentieth of the
+    an effect, the frame of the cause is replaced by the frame that it is compared with. Causes below a twentieth of the
     largest cause of their target are left out. The page marks the same causes (`replacements` in measured.js).
     """
     places, sums = arrays["replaced.frames"], arrays["memory.sums"]

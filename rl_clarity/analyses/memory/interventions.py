@@ -44,10 +44,10 @@ class InterventionOptions:
     episodes: int = 20
     """Number of pairs of episodes for each intervention; 0 for no interventions."""
     swap_from: tuple[int, ...] = ()
-    """Directions that are exchanged or collapsed together in one further intervention. They are counted from 1, as on
-    the page: for example 10 5."""
+    """Directions that are exchanged or collapsed together in one additional intervention. They are counted from 1, as
+    on the page, for example 10 5."""
     swap_to: tuple[int | None, ...] = ()
-    """The direction with which each of `swap_from` is exchanged, or None to collapse it: for example 12 None."""
+    """The direction with which each of `swap_from` is exchanged, or None to collapse it, for example 12 None."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 0, "count", "episodes")
@@ -58,9 +58,9 @@ class InterventionOptions:
         check_option(self, "swap_to", paired, f"must have as many entries as swap_from={sources}")
 
     def swaps(self, count: int | None = None) -> dict[int, int | None]:
-        """Return each direction of `swap_from`, counted from 0, with the one that it is exchanged with or None.
+        """Map each direction of `swap_from`, counted from 0, to the direction that it is exchanged with, or to None.
 
-        Raises OptionError for numbers below 1, and above `count` if it is given.
+        Raises OptionError for numbers below 1 and, if `count` is not None, for numbers above `count`.
         """
         return numbered_swaps(self.swap_from, self.swap_to, count)
 
@@ -78,7 +78,7 @@ class InterventionRow:
     adjusted_p: float | None
     effect: float | None
     corrected_interval: tuple[float | None, float | None] | None = None
-    """Interval of the difference that is corrected for the number of measures."""
+    """Interval of the difference, corrected for the number of measures."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class InterventionEntry:
 
     label: str
     swap: Sequence[tuple[int, int | None]]
-    """Directions, each with the one that it is exchanged with, or null if it is collapsed."""
+    """Directions, each with the direction that it is exchanged with, or null if it is collapsed."""
     rows: Sequence[InterventionRow]
     clip: ImageName
     """An animated PNG of a pair of episodes, without and with the change."""
@@ -148,7 +148,7 @@ def _intervene(subject: Subject, number: int, work: Work) -> TaskResult:
     strongest = strongest_directions(fitted, cards.get("readout"), effect)
     count = min(options.count, subject.options_of(StateOptions).count)
     if len(strongest) <= number < count:
-        return TaskResult({"skipped": f"The states vary along {len(strongest)} directions only."})
+        return TaskResult({"skipped": f"The states vary along only {len(strongest)} directions."})
     swaps = {int(strongest[number]): None} if number < count else options.swaps()
     try:
         change = SwapDirections(swaps, directions=fitted.directions)

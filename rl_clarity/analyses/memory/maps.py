@@ -68,7 +68,7 @@ def _write_maps(subject: Subject, work: Work) -> TaskResult:
         "episode": [f"episode {number}" for number in range(1, len(fitted.data.starts) + 1)],
         "end": ends_of_episodes(fitted.data),
         "cluster": [f"cluster {number}" for number in range(1, fitted.labels.max() + 2)],
-        "behaviour": [f"behaviour {number}" for number in range(1, options.clusters + 1)],
+        "behaviour": [f"behavior {number}" for number in range(1, options.clusters + 1)],
         "strongest": direction_names(fitted.directions),
     }
     maps = []

@@ -41,7 +41,7 @@ class MatrixOptions:
     partners: int = 3
     """Number of other episodes whose states replace the recorded one at each exchange, in separate replays."""
     exchanges: int = 16
-    """Largest number of steps of an episode at which the state is exchanged."""
+    """Largest number of steps per episode at which the state is exchanged."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 0, "episodes")
@@ -78,10 +78,10 @@ class DecisionEntry:
     trajectory: int
     frame: int
     begins: int
-    """The first step whose frame the decision depends on. If states were exchanged at only some of the steps, this is
-    the earliest step that it may be."""
+    """The first step whose frame the decision depends on. If states were exchanged at only some of the steps, this is a
+    lower bound."""
     until: int
-    """The latest step that may be the first one whose frame the decision depends on."""
+    """Upper bound of the first step whose frame the decision depends on."""
     change: float
     """Change of the policy when what was seen up to the step `until` is exchanged, in nats; mean over partners."""
     policy: float
@@ -111,8 +111,8 @@ class MatrixSection(SectionData):
     reach: ReachEntry | None
     """Null if nothing was exchanged."""
     strongest: DecisionEntry | None
-    """Of decisions with at least half of the largest change, the one that reaches back farthest; null if no decision
-    depends noticeably on what was seen before."""
+    """Among the decisions whose change is at least half of the largest change, the one that reaches back farthest; null
+    if no decision depends noticeably on what was seen before."""
     episodes: Sequence[MatrixEpisode]
     skipped: str | None
     """Reason why there is no matrix."""
@@ -163,8 +163,8 @@ def _measure(subject: Subject, work: Work) -> TaskResult:
 def episode_arrays(matrix: MemoryMatrix, episode: int) -> dict[str, np.ndarray]:
     """Return the arrays of the chunk of an episode with X exchanges and T steps.
 
-    `exchanged` (X,) has the steps before which the state was exchanged. `policy`, `policy_spread` and `value` (X, T)
-    have the changes at each step, NaN before the exchange.
+    `exchanged` (X,) contains the steps before which the state was exchanged. `policy`, `policy_spread` and `value` (X,
+    T) contain the changes at each step, or NaN before the exchange.
     """
     exchanged, steps = np.flatnonzero(matrix.exchanged[episode]), int(matrix.lengths[episode])
     rows = {
@@ -175,7 +175,7 @@ def episode_arrays(matrix: MemoryMatrix, episode: int) -> dict[str, np.ndarray]:
 
 
 def reach_entry(reach: Reach) -> ReachEntry:
-    """Return the entry of the section."""
+    """Return the section's entry for a measured reach."""
     effect = reach.effect
     return ReachEntry(
         reach.steps, effect.mean, (effect.low, effect.high), reach.count, reach.episodes, reach.longest,
@@ -184,7 +184,7 @@ def reach_entry(reach: Reach) -> ReachEntry:
 
 
 def strongest_decision(matrix: MemoryMatrix, trajectories: np.ndarray) -> DecisionEntry | None:
-    """Return the entry of the first decision of `decisions`, or None if there are none."""
+    """Return the section's entry for the first of the `decisions`, or None if there are none."""
     for e, step in decisions(matrix):
         exchange = int(np.nanargmax(matrix.policy[e, :, step]))
         change, spread = (float(array[e, exchange, step]) for array in (matrix.policy, matrix.policy_spread))
@@ -213,8 +213,8 @@ def decisions(matrix: MemoryMatrix) -> Iterator[tuple[int, int]]:
 def page_matrix(section: MatrixSection, read_chunk: Callable[[str], Mapping[str, np.ndarray]]) -> MemoryMatrix | None:
     """Return the matrix of a page, or None if nothing was exchanged.
 
-    Its `episodes` are numbers of trajectories. A page has only means over partners, which become the changes of a
-    single partner.
+    The `episodes` of this matrix are trajectory numbers. A page stores only means over partners, so the matrix has a
+    single partner, whose changes are these means.
     """
     if not section.episodes:
         return None
@@ -249,7 +249,9 @@ def _replayed_steps(subject: Subject, options: MatrixOptions) -> float:
 
 
 def _stored_bytes(subject: Subject, options: MatrixOptions) -> float:
-    """Return the estimated size of the chunks: 4 bytes for each entry of three arrays that is not NaN, about half."""
+    """Return the estimated size of the chunks in bytes: 4 for each entry of three arrays that is not NaN (about half of
+    them).
+    """
     lengths = _lengths(subject, options)
     return float(3 * 2 * (np.minimum(options.exchanges, lengths) * lengths).sum())
 

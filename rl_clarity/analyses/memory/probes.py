@@ -1,4 +1,4 @@
-"""The section `probes`: how well states predict labels, compared with baselines, and whether the agent uses this."""
+"""The section `probes`: how well states predict labels, compared with baselines, and whether the agent uses them."""
 
 from __future__ import annotations
 
@@ -29,13 +29,14 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 NOTE = Note(
     "How probes tell what is known, and what is used",
     "A probe predicts a label from the state after a step, in episodes that it was not fitted on. Its score is the "
-    "mean over classes of the share of right steps, or the share of a number's variance. The label is known if the "
-    "score is above those of the same probe of the observation and of labels of other episodes (p, corrected for the "
-    "number of labels). A network with shuffled parameters, too, keeps what it saw for some steps: where its score is "
-    "as high, training did not contribute. For a known label, the directions along which states differ with it are "
-    "exchanged for those of an episode with another label, before each step. The other columns have the decrease of "
-    "the probability of the most likely action, at the decision that depends most on the state: for shares of the "
-    "exchange, for the directions removed, for random ones, and for the whole state.",
+    "share of steps predicted right, averaged over classes, or for a number the explained share of its variance. The "
+    "label is known if the score is above those of the same probe of the observation and of the same probe of labels "
+    "of other episodes (p, corrected for the number of labels). A network with shuffled parameters also remembers what "
+    "it saw for some steps: where its score is as high, training did not contribute. To test whether a known label is "
+    "used, the state's coordinates along the directions that depend on the label are exchanged before each step for "
+    "those of an episode with another label. The other columns have the decrease of the probability of the most likely "
+    "action at the decision that depends most on the state: for partial and full exchanges, with these directions "
+    "removed, and with random directions or the whole state exchanged.",
 )
 COLUMNS = (
     *(Column("label", "label"), Column("verdict", "verdict"), Column("score", "score"), Column("interval", "95 %")),
@@ -44,7 +45,7 @@ COLUMNS = (
     *(Column(f"dose_{dose:g}", f"exchanged by {dose:.0%}") for dose in DOSES),
     Column("change", "95 %"),
     *(Column("removed", "removed"), Column("random", "random directions"), Column("whole", "whole state")),
-    Column("flipped", "other action, of episodes"),
+    Column("flipped", "episodes with another action"),
 )
 PLAYED = (
     *(
@@ -54,7 +55,7 @@ PLAYED = (
     ),
     *(Column("return_removed", "return, removed"), Column("removed_p", "p, removed")),
 )
-"""Further columns, for episodes that were played."""
+"""Additional columns, for episodes that were played."""
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,9 @@ from rl_clarity.states.options import StateOptions
 from rl_clarity.states.parts import FittedStates
 
 EPISODES = 4
-"""Number of episodes: frames of one are replaced by those of three others."""
+"""Number of episodes: the frames of one are replaced by those of the three others."""
 STEPS = 64
-"""Number of steps of each episode, in addition to the frames from which a simulation starts."""
+"""Number of steps per episode, in addition to the frames from which a simulation starts."""
 MEASURED_STATES = 500
 """Number of states to which directions and clusters are fitted to measure the time."""
 

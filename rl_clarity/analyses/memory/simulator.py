@@ -44,7 +44,7 @@ class SimulatorPageOptions:
 
 @dataclass(frozen=True)
 class DeletionEntry:
-    """How much the value changes if blocks of the frames are removed, by saliency or at random
+    """How much the value changes if blocks of the frames are removed, in order of saliency or at random
     (`rl_clarity.deletion_test`).
 
     `difference` is the mean over fractions of the change by saliency minus the change at random.

@@ -24,7 +24,7 @@ from rl_clarity.world_models.options import FitOptions
 from rl_clarity.world_models.simulator import Simulator
 
 FOLDER = "states"
-"""Folder of the page with the analysis of states, which `load_states` can read."""
+"""Folder of the page that contains the analysis of states. `load_states` can read this folder."""
 SIMULATOR = "simulator"
 """Key of the simulator (or None) in the subject's metadata."""
 FIT = "states/fit"
@@ -44,7 +44,7 @@ class PlayOptions:
     full_resolution: bool = False
     """Also record frames at the environment's full resolution, and show those."""
     info: tuple[str, ...] = ()
-    """Numbers to record as labels for probes: names in the environment's info, and `objects`."""
+    """Values to record as labels for probes: names in the environment's info, and `objects`."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "episodes", "max_steps")
@@ -52,7 +52,7 @@ class PlayOptions:
             self,
             "max_steps",
             self.episodes * self.max_steps >= FEWEST_STATES,
-            f"times episodes={self.episodes} must be at least {FEWEST_STATES} steps, to find directions in",
+            f"times episodes={self.episodes} must be at least {FEWEST_STATES} steps, to fit directions to the states",
         )
 
 
@@ -104,7 +104,7 @@ def memory_source(subject: Subject) -> MemorySource:
     Raises OptionError for a page that was not made by `explain_memory`.
     """
     if SIMULATOR not in subject.metadata:
-        raise OptionError("pages about memory are made by explain_memory (rl-clarity memory)")
+        raise OptionError("only pages made by explain_memory (rl-clarity memory) can have analyses of memory")
     return MemorySource(subject.recording, subject.metadata[SIMULATOR])
 
 

@@ -60,7 +60,8 @@ class DirectionEntry:
     explained: float | None
     """Share of the variance that the direction explains; null except for `pca`."""
     seed_stability: float | None
-    """Mean |cosine| of the angle to the matching direction of fits with other seeds; null if it was not measured."""
+    """Mean |cosine| of the angle to the matching direction of fits with different seeds; null if it was not
+    measured."""
     half_stability: float | None
     """Mean |cosine| of the angle to the matching direction of fits to each half of the data; null if it was not
     measured."""
@@ -69,7 +70,8 @@ class DirectionEntry:
     rare: bool = False
     """Whether fewer than 2 % of the steps account for more than half of the coordinate's variance."""
     fits: Sequence[float] | None = None
-    """The |cosines| whose means are the stabilities: of two fits with other seeds, then of fits to the two halves."""
+    """The values of |cosine| whose means are the stabilities: for two fits with different seeds, then for fits to the
+    two halves."""
     effect: float | None = None
     """How much the policy changes, in nats, when the coordinate is set to its mean: a mean over the replayed steps that
     follow; null if it was not measured."""
@@ -85,7 +87,7 @@ class ClusterEntry:
     count: int
     sizes: Sequence[int]
     agreement: float | None
-    """Mean adjusted Rand index with the clusters of other seeds."""
+    """Mean adjusted Rand index with the clusters that different seeds give."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,7 @@ class StatesAnalysis(Analysis[StateOptions, StatesSection]):
     def check(self, agent: Agent, options: StateOptions, page: SubjectOptions) -> None:
         require_single_choice(agent, "pages of memory")
         if initial_state(agent, 1) is None:
-            raise OptionError("the agent has no recurrent state: a page about memory needs a recurrent agent")
+            raise OptionError("the agent has no recurrent state, but a page about memory requires a recurrent agent")
 
     def tasks(self, subject: Subject, options: StateOptions) -> Iterable[Task]:
         inputs = subject.decisive(StateOptions)
@@ -195,7 +197,7 @@ class StatesAnalysis(Analysis[StateOptions, StatesSection]):
 def _fit(subject: Subject, work: Work) -> TaskResult:
     """Write directions, coordinates and clusters in the format of `StateAnalysis.save`.
 
-    Returns the section's entries of directions and clusters.
+    Returns the section's entries for directions and clusters.
     """
     fitted = fit_states(
         subject.agent, read_states(memory_source(subject).required_recording), subject.options_of(StateOptions)
@@ -248,7 +250,7 @@ def _write_coordinates(subject: Subject, work: Work) -> TaskResult:
 def _write_part(subject: Subject, name: str, work: Work) -> TaskResult:
     """Write the chunk of a part of the analysis.
 
-    Returns the chunk's name, the entry of the part in the section, and why anything was skipped.
+    Returns the chunk's name, the section's entry for the part, and the reasons why anything was skipped.
     """
     fitted = fitted_states(subject)
     part = PARTS[name](fitted)
@@ -264,7 +266,7 @@ def _write_part(subject: Subject, name: str, work: Work) -> TaskResult:
 
 
 def _influence_through_world(source: MemorySource, fitted: FittedStates, lags: Sequence[int]) -> Arrays:
-    """Return the influence through memory and world, or nothing without a simulator or a long enough episode."""
+    """Return the influence through memory and world, or an empty dict without a simulator or a long enough episode."""
     options = fitted.options
     if source.simulator is None or fitted.data.length.max() < source.context + max(lags):
         return {}

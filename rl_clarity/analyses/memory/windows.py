@@ -65,7 +65,7 @@ class WindowOptions:
     entropies of the policy, at ends of episodes, at high, medium and low coordinates of each direction, at examples of
     each behavior, and at evenly spaced steps of all episodes."""
     at: tuple[str, ...] = ()
-    """Steps that are explained in any case, as EPISODE:STEP, counted from 1 as on the page: 3:57."""
+    """Steps that are always explained, in the form EPISODE:STEP, counted from 1 as on the page, for example 3:57."""
     horizon: int = 16
     """Number of steps of a window. Windows that end at decisions that depend on memory, or at steps in `at`, are longer
     if the dependence on memory begins earlier."""
@@ -84,7 +84,7 @@ class WindowOptions:
         check_minimum(self, 0, "count", "directions")
         check_minimum(self, 1, "horizon", "longest", "grid", "points")
         valid = all(re.fullmatch(r"[1-9]\d*:[1-9]\d*", place) for place in self.at)
-        check_option(self, "at", valid, "must be steps as EPISODE:STEP, counted from 1: 3:57")
+        check_option(self, "at", valid, "must be steps in the form EPISODE:STEP, counted from 1, such as 3:57")
         check_option(self, "at", len(self.at) <= self.count, f"must have at most count={self.count} steps")
 
     def places(self) -> list[tuple[int, int]]:
@@ -132,12 +132,13 @@ class WindowChoice:
     """Ids of the targets that are explained."""
     why: Sequence[WindowReason]
     begins: int | None = None
-    """The first step whose frame the decision depends on, according to the memory matrix; null if it depends on none,
-    or is not in the matrix. A window that starts later does not show the whole dependence."""
+    """The first step whose frame the decision depends on, according to the memory matrix; null if there is no such
+    step, or if the decision is not in the matrix. A window that starts later does not show the whole dependence."""
     partner: int | None = None
-    """The episode with whose frames, at the same steps, the window is compared. Of 16 episodes whose states differ much
-    from this one's, it is the one whose state changes the policy most, if it replaces the state before the explained
-    step. Null if no other episode has this step: the window is then compared with the recording's mean frame."""
+    """The episode whose frames at the same steps the window is compared with. It is chosen from 16 episodes whose
+    states differ strongly from the states of this one: its state changes the policy most when it replaces the state
+    before the explained step. Null if no other episode has this step: the window is then compared with the recording's
+    mean frame."""
 
     @property
     def directions(self) -> list[int]:
@@ -271,7 +272,7 @@ def window_targets(fitted: FittedStates, directions: Iterable[int]) -> list[Wind
 
 
 def _begins(matrix: MemoryMatrix | None, trajectory: int, frame: int) -> int | None:
-    """Return the first step whose frame a decision depends on; None if it depends on none, or is not measured."""
+    """Return the first step whose frame a decision depends on; None if there is none, or if it was not measured."""
     if matrix is None or trajectory not in matrix.episodes:
         return None
     return matrix.begins(int(np.searchsorted(matrix.episodes, trajectory)), frame)
@@ -337,7 +338,7 @@ def _asked_row(data: StateData, episode: int, step: int, context: int) -> int:
     length = int(data.length[data.starts[episode]]) if episode < len(data.starts) else 0
     if not context < step < length:
         raise OptionError(
-            f"windows.at has {episode + 1}:{step + 1}: "
+            f"windows.at has {episode + 1}:{step + 1}, but only "
             + (
                 f"steps {context + 2} to {length} of this episode can be explained"
                 if length

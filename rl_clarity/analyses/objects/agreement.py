@@ -1,7 +1,7 @@
 """Measure how well explanations predict the measured effects of objects.
 
 The sum of a signed map over the box of an object predicts how much the object changes an output; `ObjectEffects` has
-the measured change. Predictions that know nothing of the agent (edges, nearness to the center, the number of pixels)
+the measured change. Predictions that do not depend on the agent (edges, nearness to the center, the number of pixels)
 are controls, which an explanation has to beat.
 """
 
@@ -28,12 +28,12 @@ the pixels that the object changes (CoinRun, layer 2b: correlations .87, .74 and
 FEWEST = 3
 """Smallest number of objects for an estimate."""
 CONTROLS = {"edges": "edges (Sobel)", "center": "nearness to the center", "pixels": "number of pixels"}
-"""Predictions that know nothing of the agent, with their labels."""
+"""Predictions that do not depend on the agent, with their labels."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number with its 95 % bootstrap interval over episodes; NaN where too little was measured."""
+    """A value with its 95 % bootstrap interval over episodes; NaN if too little was measured."""
 
     value: float
     low: float
@@ -51,7 +51,7 @@ class TypeAgreement:
     correlation: Estimate
     """Pearson's correlation of the predictions with the changes of the output."""
     signs: Estimate
-    """Share of right signs among the effects above the threshold."""
+    """Share of correct signs among the effects above the threshold."""
     magnitudes: Estimate
     """Spearman's rank correlation of the magnitudes of predictions and changes."""
 
@@ -90,7 +90,8 @@ class EffectSample:
 
     @classmethod
     def for_output(cls, agent: Agent, effects: ObjectEffects, output: str | int = "value") -> EffectSample:
-        """Return the effects on "value", on an action's logit (its index), or on that of the best action ("greedy").
+        """Return the effects on one output: "value", an action's logit (given by its index), or the logit of the best
+        action ("greedy").
 
         Signs are compared for effects above 5 % of the output's range over the M steps. The threshold needs no
         allowance for noise: in a world that can be edited exactly, removing an object that is not seen does not change
@@ -138,7 +139,7 @@ class EffectSample:
         return box_sums(maps, self.step, self.effects.box, self.observations.shape[1:3])
 
     def controls(self) -> dict[str, np.ndarray]:
-        """Return predictions (N,) that know nothing of the agent, by the keys of `CONTROLS`.
+        """Return predictions (N,) that do not depend on the agent, by the keys of `CONTROLS`.
 
         They are magnitudes without a sign, and get the `usual_sign`.
         """
@@ -154,7 +155,7 @@ class EffectSample:
         return {name: self.usual_sign * values for name, values in magnitudes.items()}
 
     def agreement(self, predictions: np.ndarray, seed: int = 0) -> Agreement:
-        """Return how well predictions (N,) agree with the changes of the output; `seed` is that of the bootstrap."""
+        """Return how well predictions (N,) agree with the changes in the output. `seed` seeds the bootstrap."""
         return compare(predictions, self.change, self.effects.type, self.effects.episode, self.threshold, seed)
 
 
@@ -185,8 +186,8 @@ def compare(
 ) -> Agreement:
     """Return how well predictions (N,) agree with the changes (N,) of an output that N objects cause.
 
-    `types` and `episodes` (N,) are those of the objects. `threshold` is the magnitude of a change above which signs are
-    compared. `seed` is that of the bootstrap.
+    `types` and `episodes` (N,) contain the type and the episode of each object. `threshold` is the magnitude of a
+    change above which signs are compared. `seed` is the seed of the bootstrap.
     """
 
     def agreement(chosen: np.ndarray) -> TypeAgreement:
@@ -240,7 +241,7 @@ def _ranks(values: np.ndarray) -> np.ndarray:
 
 
 def _correlation(x: np.ndarray, y: np.ndarray, episode: np.ndarray, seed: int) -> Estimate:
-    """Return Pearson's correlation. For rank correlation, x and y are ranks, which resamples do not compute again."""
+    """Return Pearson's correlation. For rank correlation, x and y are ranks, which are not recomputed in resamples."""
     if len(x) < FEWEST or np.ptp(x) == 0 or np.ptp(y) == 0:
         return Estimate(np.nan, np.nan, np.nan)
     x, y = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()

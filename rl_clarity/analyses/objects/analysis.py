@@ -31,10 +31,10 @@ from rl_clarity.pages.sections import Note
 
 NOTE = Note(
     "Effects of objects",
-    "Each object is removed from the saved state of the environment, on its own, and the frame is drawn again "
-    "(where only boxes are known, it is painted over, and the page says so). The effect is the output with the "
-    "object less the output without it: the sign is that of attribution, but an effect is measured, not "
-    "estimated. Everything else stays as it was, a recurrent state included, and only the outputs of this step "
+    "Each object is removed from the saved state of the environment, one at a time, and the frame is drawn again "
+    "(where only boxes are known, the object is painted over, and the page says so). The effect is the output with the "
+    "object minus the output without it: the sign is that of attribution, but an effect is measured, not "
+    "estimated. Everything else stays as it was, including a recurrent state, and only the outputs of this step "
     "are compared. The effect on the policy is the total variation between the policies with and without the "
     "object, from 0 to 1. Intervals are 95 % bootstrap intervals that resample whole episodes; they are not "
     "corrected for the number of types. Whether the agent reacts to a type is tested in Findings.",
@@ -56,7 +56,9 @@ class ObjectsAnalysis(Analysis[ObjectsOptions, ObjectsSection]):
             return
         unknown = sorted(set(options.types) - set(types or options.types))
         if unknown:
-            raise OptionError(f"objects.types={unknown!r}: the environment has {', '.join(types or ())}")
+            raise OptionError(
+                f"objects.types={unknown!r} do not occur in the environment, which has {', '.join(types or ())}"
+            )
 
     def tasks(self, subject: Subject, options: ObjectsOptions) -> Iterable[Task]:
         states = subject.trajectories.world_states

@@ -1,7 +1,7 @@
 """The analysis `baseline`: finds the baseline that best predicts the measured effects of objects.
 
-It runs for `attribution.baseline="auto"`. Each candidate has a task, and `choice_from_results` makes the choice from
-the facts of these tasks.
+It runs if `attribution.baseline="auto"`. Each candidate has a task, and `choice_from_results` makes the choice from the
+facts of these tasks.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ FRAMES = 96
 """Largest number of frames whose attribution is compared with effects, evenly spaced over the episodes used."""
 NOTE = Note(
     "Choice of the baseline",
-    "Integrated gradients from each candidate, at the layer that the page opens with, are summed over the places of "
-    "objects in every second episode and compared with the measured effects. Another baseline than blur is chosen if "
-    "the mean of its correlation and its share of right signs is larger, with a bootstrap interval over episodes that "
-    "excludes 0 (95 % for the three others together). The other episodes judge the choice.",
+    "Integrated gradients from each candidate, at the layer that the page opens with, are summed over the boxes of "
+    "objects in every second episode and compared with the measured effects. A baseline other than blur is chosen if "
+    "the mean of its correlation and its share of right signs is larger, and the bootstrap interval of the difference "
+    "over episodes excludes 0 (95 % for the three others together). The other episodes test the choice.",
 )
 
 
@@ -69,7 +69,7 @@ class BaselineSection(SectionData):
     """Number of these objects whose effect has a magnitude above the threshold."""
     episodes: int
     candidates: Sequence[CandidateAgreement]
-    """The candidates, of which the default is the first."""
+    """All candidates, starting with the default."""
 
 
 class BaselineAnalysis(Analysis[NoOptions, BaselineSection]):
@@ -152,7 +152,7 @@ def compare_candidate(subject: Subject, layer: PageLayer, work: Work) -> TaskRes
 
 
 def _for_choice(effects: PageEffects) -> PageEffects | None:
-    """Return effects (`for_choice`) in at most `FRAMES` evenly spaced frames, or None if there are none."""
+    """Return the effects selected by `for_choice`, in at most `FRAMES` evenly spaced frames; None if there are none."""
     effects = effects.select(effects.for_choice)
     frames, number = np.unique(np.stack([effects.trajectory, effects.frame], axis=1), axis=0, return_inverse=True)
     if not len(frames):

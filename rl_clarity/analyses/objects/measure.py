@@ -70,8 +70,8 @@ def measure_trajectory(subject: Subject, trajectory: int, work: Work) -> TaskRes
     """Write the effects of the objects of a trajectory.
 
     The facts are the names of the types, and of those that move; how many frames were examined, skipped, or left out
-    because they are not drawn again as they were observed; the lowest and the highest value in the examined frames; and
-    whether removal is exact.
+    because redrawing them does not reproduce the observation; the lowest and the highest value in the examined frames;
+    and whether removal is exact.
     """
     options, states = subject.options_of(ObjectsOptions), subject.trajectories.world_states
     assert states is not None
@@ -113,7 +113,8 @@ def measure_trajectory(subject: Subject, trajectory: int, work: Work) -> TaskRes
 def steps_before_ends(firsts: np.ndarray, dones: np.ndarray | None, count: int) -> list[int]:
     """Return the last `count` steps, or fewer, of each episode that ends in a trajectory.
 
-    `firsts` (T,) bool marks the first steps of episodes, `dones` (T,) the steps after which the environment ended one.
+    `firsts` (T,) bool marks the first steps of episodes, `dones` (T,) the steps after which the environment ended an
+    episode.
     """
     starts = np.flatnonzero(firsts)
     chosen: set[int] = set()
@@ -126,7 +127,9 @@ def steps_before_ends(firsts: np.ndarray, dones: np.ndarray | None, count: int) 
 def _objects_seen(
     world: World, states: WorldStates, subject: Subject, trajectory: int, options: ObjectsOptions
 ) -> dict[int, list[WorldObject]]:
-    """Return the objects to remove at each step that may be examined. The number of an object is that of its track."""
+    """Return the objects to remove at each step that may be examined. The number of an object is the number of its
+    track.
+    """
     played, steps = subject.trajectories, subject.trajectories.steps(trajectory)
     firsts = np.asarray(played.firsts[trajectory], bool)
     dones = None if played.dones is None else np.asarray(played.dones[trajectory], bool)
@@ -145,7 +148,7 @@ def tracked_objects(
 ) -> Iterator[list[WorldObject]]:
     """Yield the objects of each step of a trajectory. An object has the same number at all steps.
 
-    Terrain is among them only if `types` are named.
+    Terrain is included only if `types` is not None.
     """
     before: list[WorldObject] = []
     fresh = 0

@@ -28,7 +28,7 @@ from rl_clarity.visualization.quantization import dequantize
 
 @dataclass(frozen=True)
 class AgreementNumber:
-    """A number with its 95 % bootstrap interval over episodes; null where too little was measured."""
+    """A value with its 95 % bootstrap interval over episodes; null if too little was measured."""
 
     value: float | None
     low: float | None
@@ -44,7 +44,7 @@ class LayerAgreement:
     correlation: AgreementNumber
     """Pearson's correlation of the attribution, summed over the objects' boxes, with their effects."""
     signs: AgreementNumber
-    """Share of right signs among the effects above the threshold."""
+    """Share of correct signs among the effects above the threshold."""
     magnitudes: AgreementNumber
     """Spearman's rank correlation of the magnitudes of summed attribution and effects."""
 
@@ -122,7 +122,7 @@ def _number(estimate: Estimate) -> AgreementNumber:
 def _compare(subject: Subject, layer: PageLayer, work: Work) -> TaskResult:
     """Compare sums of the stored attribution over the boxes of objects with the stored effects of the objects.
 
-    If the baseline was chosen by measured effects, those effects are left out.
+    If the baseline was chosen by measured effects, the effects used for the choice are left out.
     """
     effects = PageEffects.read(subject)
     if effects is not None and chooses_baseline(subject):

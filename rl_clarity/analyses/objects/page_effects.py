@@ -13,7 +13,7 @@ from rl_clarity.analyses.objects.measure import chunk_name
 
 @dataclass(frozen=True)
 class PageEffects:
-    """The effects of N objects on the main output of a page's agent: `value`, or `greedy` for an agent without one."""
+    """The effects of N objects on the main output of a page's agent: `value`, or `greedy` if the agent has no value."""
 
     trajectory: np.ndarray  # (N,), counted from 0
     frame: np.ndarray  # (N,)

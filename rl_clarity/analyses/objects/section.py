@@ -11,7 +11,7 @@ from rl_clarity.pages.sections import SectionData
 
 @dataclass(frozen=True)
 class MeanEffect:
-    """A mean with its 95 % bootstrap interval over episodes, which is null for objects of a single episode."""
+    """A mean with its 95 % bootstrap interval over episodes, which is null if the objects are from a single episode."""
 
     mean: float
     low: float | None
@@ -34,7 +34,7 @@ class DistanceEffect:
 
 @dataclass(frozen=True)
 class TypeEffects:
-    """Effects of removing objects of a type, one at a time, and all that are seen at once."""
+    """Effects of removing objects of a type, one at a time, and of removing all visible ones at once."""
 
     name: str
     moves: bool
@@ -52,7 +52,7 @@ class TypeEffects:
     """Mean absolute value of this change."""
     policy: MeanEffect
     """Mean total variation between the policies with and without the object, from 0 to 1. For action values, it is the
-    share of objects without which another action is best."""
+    share of objects without which a different action is best."""
     logits: Sequence[float]
     """Mean change of the logit, or action value, of each action."""
     share_above_noise: float | None
@@ -66,7 +66,7 @@ class TypeEffects:
 
 @dataclass(frozen=True)
 class EndingObject:
-    """An object that ended an episode, as the analysis `failures` found."""
+    """An object that ended an episode, according to the analysis `failures`."""
 
     track: int
     """Number of the object's track, as in the chunk."""
@@ -92,7 +92,7 @@ class ObjectsSection(SectionData):
     kind = "objects"
     title = "Objects"
     types: Sequence[TypeEffects]
-    """The most frequent first."""
+    """Effects by type, the most frequent type first."""
     trajectories: Sequence[TrajectoryObjects]
     every: int
     """Objects are removed at every n-th step."""
@@ -103,11 +103,11 @@ class ObjectsSection(SectionData):
     skipped: int
     """Number of frames that were left out, at even distances, because there were too many objects."""
     undrawn: int
-    """Number of frames that were left out because the environment does not draw them again as they were observed."""
+    """Number of frames that were left out because redrawing them does not reproduce the observation."""
     exact: bool
     """Whether frames are drawn as if the removed objects had never been there. Otherwise, objects are painted over."""
     unit: str
-    """Unit of the changes of the value: `value`, `action value`, or `logit` without either."""
+    """Unit of the changes of the value: `value`, `action value`, or `logit` for an agent with neither."""
     value_range: float | None
     """Range of the value in these frames; null without a value."""
     noise: float | None

@@ -25,7 +25,7 @@ test("notes are added, changed, removed, exported and imported", () => {
 
 test("files that hold no notes are refused, and links out of the page are passed over", () => {
   assert.throws(() => importNotes([], "nonsense"), /not JSON/);
-  assert.throws(() => importNotes([], "{}"), /does not hold notes/);
+  assert.throws(() => importNotes([], "{}"), /does not contain notes/);
   const file = JSON.stringify({
     format: "rl-clarity-notes",
     notes: [{ ...NOTE, query: "javascript:alert(1)" }, { text: 3 }],

@@ -18,7 +18,7 @@ export const TOOLS = [
 ];
 
 const SHELL_KEYS = [
-  { keys: ["c"], action: "link", text: "copy a link to what is shown" },
+  { keys: ["c"], action: "link", text: "copy a link to this view" },
   { keys: ["z", "u"], show: "u", action: "undo", text: "undo (also Ctrl Z)" },
   { keys: ["Z", "y"], show: "y", action: "redo", text: "redo (also Ctrl Shift Z)" },
   { keys: ["Escape"], show: "Esc", action: "close", text: "close the panel at the side" },

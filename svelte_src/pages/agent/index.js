@@ -56,9 +56,9 @@ export const AGENT = {
       keys: ["s"],
       action: "solo",
       panel: "legend",
-      text: "show the feature under the pointer or the focus alone, or all again",
+      text: "show only the feature under the pointer or focus, or all again",
     },
-    { keys: ["g", "G"], action: "match", panel: "find", text: "next or (Shift) previous frame that was found" },
+    { keys: ["g", "G"], action: "match", panel: "find", text: "next or (Shift) previous matching frame" },
     { keys: ["l"], action: "features", panel: "features", text: "table of all features of the layer" },
     { keys: ["r"], field: "residual", panel: "attribution", text: "show or hide the residual" },
     {
@@ -77,7 +77,7 @@ export const AGENT = {
     [
       "attribution",
       "Attribution",
-      "What raised (positive) or lowered (negative) the output. Each color is a feature, of which Features shows examples.",
+      "What raised (positive) or lowered (negative) the output. Each color is a feature; the panel Features shows examples.",
     ],
     [
       "bookmarks",

@@ -21,7 +21,7 @@ export function verdict({ reach, strongest, partners, skipped }) {
   if (reach.steps)
     return [
       ...first,
-      `Decisions depend on frames up to ${steps(reach.steps)} before: at that distance the largest change is ${reach.count < FEWEST ? `${formatNumber(reach.effect, 2)} nats on average` : effect}, in ${reach.count} of ${reach.episodes} episodes (those with at least ${formatNumber(reach.noticeable, 2)} nats); up to ${steps(reach.longest)} were tested.`,
+      `Decisions depend on frames up to ${steps(reach.steps)} earlier: at that distance the largest change is ${reach.count < FEWEST ? `${formatNumber(reach.effect, 2)} nats on average` : effect}, in ${reach.count} of ${reach.episodes} episodes (those with at least ${formatNumber(reach.noticeable, 2)} nats); up to ${steps(reach.longest)} were tested.`,
     ];
   const most = first.length ? "Only in single episodes do decisions" : "This agent's decisions hardly";
   return [
@@ -40,7 +40,7 @@ function earliest({ frame, begins, until }) {
 const atFirst = ({ until, change, policy }) =>
   change > 0.9 * policy
     ? ""
-    : `, and by ${formatNumber(change, 2)} nats if only what was seen up to step ${until + 1} is that of the others`;
+    : `, and by ${formatNumber(change, 2)} nats if only what was seen up to step ${until + 1} is exchanged`;
 
 /** An entry of an episode's matrix, row by row, in words. */
 export function entryText({ exchanged, policy, policy_spread: spread, value }, index, partners) {
@@ -49,7 +49,7 @@ export function entryText({ exchanged, policy, policy_spread: spread, value }, i
   const before = exchanged.data[row];
   if (!Number.isFinite(policy.data[index])) return `Step ${step + 1} is before the exchange at step ${before + 1}.`;
   const [nats, deviation, change] = [policy, spread, value].map(({ data }) => formatNumber(data[index], 2));
-  return `What was seen before step ${before + 1} exchanged for that of ${partners} other episodes: the policy at step ${step + 1} changes by ${nats} nats (standard deviation ${deviation}), the value by ${change}.`;
+  return `With what was seen before step ${before + 1} exchanged for that of ${partners} other episodes, the policy at step ${step + 1} changes by ${nats} nats (standard deviation ${deviation}), the value by ${change}.`;
 }
 
 /** The step of an index of the matrix. */

@@ -15,7 +15,7 @@ test("the first line says which step the decision depends on, and how far back d
   assert.match(first, /memory of 3 other episodes .* 0\.74 nats \(standard deviation over them 0\.050\)\.$/);
   assert.match(
     second,
-    /up to 21 steps before: .* 0\.53 nats on average \(95 % interval 0\.50 to 0\.56\), in 15 of 16 episodes/,
+    /up to 21 steps earlier: .* 0\.53 nats on average \(95 % interval 0\.50 to 0\.56\), in 15 of 16 episodes/,
   );
   const [few, mean] = verdict({
     reach: { ...REACH, count: 2 },
@@ -23,7 +23,7 @@ test("the first line says which step the decision depends on, and how far back d
     partners: 3,
   });
   assert.match(few, /depends on a step from 1 to 5, 17 to 21 steps earlier/);
-  assert.match(few, /, and by 0\.20 nats if only what was seen up to step 5 is that of the others\.$/);
+  assert.match(few, /, and by 0\.20 nats if only what was seen up to step 5 is exchanged\.$/);
   assert.match(mean, /0\.53 nats on average, in 2 of 16 episodes \(those with at least 0\.020 nats\)/);
 });
 

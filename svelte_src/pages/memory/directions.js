@@ -12,7 +12,7 @@ const CORRELATES = {
   return: "return of the episode",
   rewarded: "a rewarded episode",
   time: "time in the episode",
-  share: "share of the episode gone",
+  share: "elapsed share of the episode",
   length: "length of the episode",
 };
 /** What methods of directions and clusters are called. */
@@ -101,7 +101,7 @@ export function stabilityText(direction) {
   const weak = known.filter(({ value }) => value < LOW);
   if (!weak.length) return `Stable: other fits find it again (cosine ${numbers}).`;
   const where = weak.map((one) => one.where).join(" and ");
-  return `Low stability: fits with ${where} find another component in its place (cosine ${numbers}). Do not build on it.`;
+  return `Low stability: fits with ${where} find another component in its place (cosine ${numbers}). Do not rely on it.`;
 }
 
 /** The table of directions. @returns {{columns: object[], rows: object[]}} */
@@ -129,12 +129,12 @@ export function directionTable({ states, arrays, label, actions }) {
   });
   const columns = [
     { key: "name", label: "Component" },
-    { key: "effect", label: "Policy without it, nats" },
+    { key: "effect", label: "Policy change without it, nats" },
     { key: "explained", label: "Explains" },
     { key: "seed_stability", label: "Stability, seeds" },
     { key: "half_stability", label: "Stability, halves" },
     { key: "kurtosis", label: "Kurtosis" },
-    { key: "correlate", label: "Goes with" },
+    { key: "correlate", label: "Correlates with" },
     { key: "correlation", label: "Correlation" },
     ...[...new Set(shown)].map((lag) => ({ key: `autocorrelation_${lag}`, label: `Autocorrelation, ${lag}` })),
   ];

@@ -58,7 +58,7 @@ export const memory = definePage({
     ["memory_matrix", "Does the past matter?", "Which decisions depend on earlier steps, and how far back. Click one."],
     ["chooser", "What to look at", "Moments whose causes were computed. Click one to go there."],
     ["player", "Player", "What the agent saw, did and expected, and the components of its state over time."],
-    ["through_time", "What caused it", "Which places of earlier frames an output depends on, and how far back."],
+    ["through_time", "What caused it", "Which areas of earlier frames an output depends on, and how far back."],
     ["map", "State map", "Every step is a point; similar states are near each other. The line is this episode's path."],
     ["now", "Components", "The state at this step, and the components that caused the output. Press ? for help."],
   ],

@@ -14,7 +14,7 @@ export function interventionText({ label, rows: [primary, ...others] }, pairs) {
   const numbers = `${primary.measure} ${formatNumber(primary.unedited, 3)} without, ${formatNumber(primary.edited, 3)} with the change, difference ${formatNumber(primary.difference, 3)} (95 % interval ${low} to ${high}), p ${formatNumber(primary.p, 2)} for this measure alone`;
   const start = `${label}, ${pairs} pairs of episodes. Primary measure: ${numbers}.`;
   const clear = others.filter(({ adjusted_p: p }) => Number.isFinite(p) && p < LEVEL).map(({ measure }) => measure);
-  const more = clear.length ? ` Of the descriptive measures, beyond chance differ: ${clear.join(", ")}.` : "";
+  const more = clear.length ? ` Descriptive measures that differ beyond chance: ${clear.join(", ")}.` : "";
   if (smallestP(pairs) >= LEVEL)
     return `${start} So few pairs cannot show a change: the smallest possible p is ${formatNumber(smallestP(pairs), 3)}. Use more of them (--interventions.episodes).`;
   if (primary.p < LEVEL) return `${start} It changes beyond chance.${more}`;

@@ -22,7 +22,7 @@ export const interventionTable = ({ rows }) => ({
     { key: "difference", label: "Difference" },
     { key: "adjusted_p", label: "p, adjusted" },
     { key: "effect", label: "Effect" },
-    { key: "found", label: "Found from" },
+    { key: "found", label: "Detectable from" },
   ],
   rows: rows.map((row) => ({
     ...row,

@@ -115,7 +115,7 @@ export function causes({ components, shape: [steps] }, step = null) {
 }
 
 const EVENTS = {
-  asked: () => "asked for",
+  asked: () => "requested",
   decision: () => "depends on memory",
   reward: () => "reward",
   entropy: () => "high entropy",

@@ -19,7 +19,7 @@ import { filesOf } from "./export.js";
 const EXPLANATIONS = [
   {
     title: "How to read saliency maps",
-    text: "A saliency map shows where a change of the image would change an output most: the policy (blue) or the value (red). It says how strongly the output depends on a place, not whether what is there is good or bad, nor whether the network is right to look there.",
+    text: "A saliency map shows where a change of the image would change an output most: the policy (blue) or the value (red). It says how strongly the output depends on a position, not whether what is there is good or bad, nor whether the network is right to look there.",
   },
 ];
 
@@ -44,8 +44,8 @@ export const recordings = definePage({
   keys: [
     { keys: [",", "."], action: "jump", text: "several steps back or forward" },
     { keys: ["[", "]"], action: "episode", text: "previous or next episode of the table" },
-    { keys: ["g", "G"], action: "match", text: "next or (Shift) previous step that was found" },
-    { keys: ["b"], action: "range", text: "begin a range of steps here; again: end it; then: clear it" },
+    { keys: ["g", "G"], action: "match", text: "next or (Shift) previous matching step" },
+    { keys: ["b"], action: "range", text: "begin a range of steps here, then end it, then clear it" },
     { keys: ["o"], field: "shows", text: "frame with saliency maps, frame alone, maps alone" },
     { keys: ["s"], field: "sync", text: "align episodes by step or by progress" },
   ],

@@ -17,7 +17,7 @@ const NUMBERS = {
   entropy: { label: "entropy", values: ({ probabilities }) => probabilities && entropies(probabilities) },
   probability: { label: "largest probability", values: ({ probabilities }) => probabilities && largest(probabilities) },
   reward: { label: "reward", values: ({ rewards }) => data(rewards) },
-  return: { label: "return to come", values: ({ rewards, firsts }) => returnsToCome(rewards.data, data(firsts)) },
+  return: { label: "return-to-go", values: ({ rewards, firsts }) => returnsToCome(rewards.data, data(firsts)) },
 };
 
 /** Those that maps have, as regions do. */

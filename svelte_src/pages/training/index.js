@@ -28,10 +28,10 @@ import { filesOf } from "./export.js";
 const EXPLANATIONS = [
   {
     title: "How to read saliency maps",
-    text: "A saliency map shows where a change of the image would change an output most: the policy (blue) or the value (red). It says how strongly the output depends on a place, not whether what is there is good or bad, nor whether the network is right to look there. Total saliency grows with the size of an output, too: compare shapes and shares before sizes.",
+    text: "A saliency map shows where a change of the image would change an output most: the policy (blue) or the value (red). It says how strongly the output depends on a position, not whether what is there is good or bad, nor whether the network is right to look there. Total saliency grows with the size of an output, too: compare shapes and shares before sizes.",
   },
   {
-    title: "Own episodes and the same episode",
+    title: "Own and shared episodes",
     text: "In most panels each checkpoint plays its own episode, so that images differ as well as networks. In “One episode, every checkpoint” all see the same images.",
   },
 ];
@@ -82,13 +82,13 @@ export const training = definePage({
       "How the return grew, with a marker for each checkpoint. Click one to choose it as A; hold Shift to add it.",
     ],
     ["films", "Side by side", "The chosen checkpoints at the same moment of their episodes, and where they look."],
-    ["regions", "Regions", "How much of a map falls into parts of the image, over time. Draw boxes of your own."],
-    ["steps", "Steps", "Every step is a line. Drag along any axis: all panels keep bright what you have brushed."],
+    ["regions", "Regions", "How much of a map falls into each region of the image, over time. Draw your own boxes."],
+    ["steps", "Steps", "Every step is a line. Drag along any axis: all panels highlight the brushed steps."],
     ["reference", "One episode, every checkpoint", "One episode, shown to every checkpoint: only the network differs."],
     [
       "updates",
       "What did this update change?",
-      "Each checkpoint against the one before it: click a bar to see the steps that changed most. Press ? at any time for help.",
+      "Each checkpoint is compared with the one before it: click a bar to see the steps that changed most. Press ? at any time for help.",
     ],
   ],
   explanations: EXPLANATIONS,

@@ -130,7 +130,7 @@ class TestMultiplePaths:
             ({"steps": "a"}, "steps='a'"),
             ({"output": []}, "output \\[\\]"),
             ({"output": True}, "output True"),
-            ({"layer": "1"}, "reduction has .* channels, layer '1' has .*fit a"),
+            ({"layer": "1"}, "reduction has .* channels, but layer '1' has .*fit a"),
         ],
     )
     def test_invalid_arguments_are_rejected(
@@ -167,7 +167,7 @@ class TestSelectLayers:
             ({"name_contains_one_of": ["5a"]}, "name_contains_one_of.*5a.*1a, 2a, 2b, 3a, 4a"),
             ({"op_is_one_of": ["tanh"]}, "tanh.*conv2d"),
             ({"discard_first_n": 9}, "discard_first_n=9.*4a"),
-            ({"name_contains_one_of": "2b"}, r"must be a sequence: \['2b'\]"),
+            ({"name_contains_one_of": "2b"}, r"must be a sequence of strings, such as \['2b'\]"),
         ],
     )
     def test_errors_name_the_available_layers(self, agent: Any, options: dict[str, Any], message: str) -> None:

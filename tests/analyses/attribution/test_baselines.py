@@ -172,5 +172,5 @@ def test_baseline_observations_of_the_wrong_shape_are_rejected(agent: Any, other
 
 def test_multi_path_attribution_rejects_several_baselines(agent: Any) -> None:
     reduction = ChannelReduction.fit(attribute(agent, OBSERVATIONS, "2a").values[0], 4)
-    with pytest.raises(OptionError, match="'expected' has no single beginning"):
+    with pytest.raises(OptionError, match="'expected' has no single starting point"):
         multi_path_attribution(agent, OBSERVATIONS, "2a", reduction, baseline="expected")

@@ -212,7 +212,7 @@ class TestGradients:
         (lambda a: perturbation_saliency(a, OBSERVATIONS, 99), "actions 0 to"),
         (lambda a: perturbation_saliency(a, OBSERVATIONS, []), "at least one output"),
         (lambda a: perturbation_saliency(a, OBSERVATIONS, signed=True), "signed=True needs outputs"),
-        (lambda a: perturbation_saliency(a, OBSERVATIONS, ["value"], signed=[]), "one of them for each output"),
+        (lambda a: perturbation_saliency(a, OBSERVATIONS, ["value"], signed=[]), "one bool for each output"),
         (lambda a: perturbation_saliency(a, OBSERVATIONS, stride=0), "stride=0 must be above 0"),
         (lambda a: perturbation_saliency(a, OBSERVATIONS, stride=2.5, pixels=True), "stride=2.5 must be a whole"),
         (lambda a: smooth_gradients(a, OBSERVATIONS, samples=0), "samples=0"),

@@ -114,8 +114,8 @@ def test_odds_compare_a_cause_of_death_with_all_other_failures() -> None:
 @pytest.mark.parametrize(
     ("types", "message"),
     [
-        (("saw", "mine"), r"behavior.invisible=\['saw'\]: .* has objects of the types coin, mine, bee, stone, flower"),
-        (None, "states of the environment kind 'colors' cannot be edited, only those of"),
+        (("saw", "mine"), r"\['saw'\] is not available: .* has objects of the types coin, mine, bee, stone, flower"),
+        (None, "states of the environment kind 'colors' cannot be edited; editable kinds: "),
     ],
 )
 def test_invisible_objects_need_a_known_type_in_an_editable_environment(

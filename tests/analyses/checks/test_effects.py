@@ -118,7 +118,7 @@ def test_effects_are_reported_as_unknown_if_states_cannot_be_edited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: Any, **__: Any) -> Any:
-        raise WorldError("states of the environment kind 'gymnasium' cannot be edited, only those of procgen")
+        raise WorldError("states of the environment kind 'gymnasium' cannot be edited; editable kinds: procgen")
 
     monkeypatch.setattr(checks, "object_effects", refuse)
     agent = TinyAgent(observation_shape=check_pages.SHAPE, num_actions=3)
@@ -126,9 +126,9 @@ def test_effects_are_reported_as_unknown_if_states_cannot_be_edited(
     section = page.results().section("check_effects")
     assert section["rows"] == []
     assert section["caption"] == (
-        "Whether these maps predict effects of objects is not known for this agent (states of the environment kind "
-        "'gymnasium' cannot be edited, only those of procgen). docs/truth.md, in the documentation, has the numbers of "
-        "other agents."
+        "Whether these maps predict the effects of objects is not known for this agent (states of the environment kind "
+        "'gymnasium' cannot be edited; editable kinds: procgen). docs/truth.md, in the documentation, has the numbers "
+        "of other agents."
     )
     report = SanityReport.from_dict(json.loads((Path(page.path).parent / checks.REPORT).read_text()))
     assert str(report).splitlines()[-1] == section["caption"]

@@ -53,7 +53,7 @@ def test_sanity_checks_refuse_agents_that_observe_vectors() -> None:
     agent = rl_clarity.TorchAgent(module, (3,), heads=("policy_logits",))
     zeros = np.zeros((1, 8))
     samples = {"observations": np.zeros((1, 8, 3), np.float32), "actions": zeros.astype(int), "rewards": zeros}
-    with pytest.raises(OptionError, match=r"maps of images, and the agent observes vectors: rl_clarity\.run"):
+    with pytest.raises(OptionError, match=r"maps of images, but the agent observes vectors; rl_clarity\.run"):
         sanity_checks(agent, {**samples, "dones": zeros.astype(bool)})
 
 

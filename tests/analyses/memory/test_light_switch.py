@@ -200,7 +200,7 @@ def test_a_simulator_adds_its_quality_and_effects_through_the_world(
 @pytest.mark.slow
 def test_a_simulator_of_another_agent_is_refused(simulator: Simulator, page: Path, tmp_path: Path) -> None:
     for given in (simulator, save_simulator(simulator, tmp_path / "simulator.safetensors")):
-        with pytest.raises(OptionError, match="another agent"):
+        with pytest.raises(OptionError, match="a different agent"):
             rl_clarity.explain_memory(checkpoint("world"), tmp_path / "page", simulator=given)
     assert not (tmp_path / "page").exists()
 

@@ -238,7 +238,7 @@ def test_a_recording_of_another_agent_is_refused_unless_allowed(page: Path, tmp_
     options: dict[str, Any] = {**STATES, "recording": page / RECORDINGS / "play", "intervention_episodes": 0}
     made = rl_clarity.explain_memory(other, tmp_path / "page", other_agent=True, **options)
     groups = {group["group"]: dict(group["items"]) for group in made.results().manifest["provenance"]}
-    assert groups["Recording"]["outputs"].startswith("another agent than the one that played, on purpose")
+    assert groups["Recording"]["outputs"].startswith("deliberately not the agent that played")
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_a_recording_of_another_agent_is_refused_unless_allowed(page: Path, tmp_
     [
         (
             {"interventions": {"swap_from": (4,), "swap_to": (None,)}},
-            "4 is not a direction: they are counted from 1 to 3",
+            "4 is not a direction: directions are counted from 1 to 3",
         ),
         ({"interventions": {"swap_from": (1,), "swap_to": (0,)}}, "0 is not a direction"),
         ({"swap_directions_from": (3,), "swap_directions_to": (None,)}, "4 is not a direction"),

@@ -42,4 +42,4 @@ def test_the_page_reports_labels_that_the_state_encodes_and_the_agent_uses(page:
 def test_a_label_that_cannot_be_probed_is_named_on_the_page(page: Any) -> None:
     section = page[1].results().section("probes")
     assert not section["rows"]
-    assert section["caption"].startswith("Nothing was probed: label 'reward+30' is known at no probed step")
+    assert section["caption"].startswith("Nothing was probed: label 'reward+30' is not known at any probed step")

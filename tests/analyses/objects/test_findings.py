@@ -66,7 +66,7 @@ def test_removed_objects_lead_to_findings_about_their_effects(tmp_path: Path) ->
     saw, coin, _ = findings.rows
     assert str(saw["statement"]).startswith(
         "No reaction to saw, which ends episodes, on average over all that were removed (mean effect below 0.03; "
-        "single ones can be larger): +0.00"
+        "single effects can be larger): +0.00"
     )
     assert "24 in 8 episodes" in str(coin["statement"])
     assert coin["command"] == "rl-clarity run CHECKPOINT OUT --objects.types coin"

@@ -183,6 +183,8 @@ def test_cache_keys_include_options_and_code_of_the_state_editor(monkeypatch: py
 
 def test_unknown_object_types_are_refused() -> None:
     pytest.importorskip("procgen")
-    with pytest.raises(OptionError, match=r"objects.types=\['dragon'\]: the environment has .*saw"):
+    with pytest.raises(
+        OptionError, match=r"objects.types=\['dragon'\] do not occur in the environment, which has .*saw"
+    ):
         ObjectsAnalysis().check(TinyAgent(), ObjectsOptions(types=("saw", "dragon")), dot_subject([[[COIN]]]).options)
     ObjectsAnalysis().check(TinyAgent(), ObjectsOptions(types=("saw",)), dot_subject([[[COIN]]]).options)
