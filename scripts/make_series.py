@@ -175,7 +175,7 @@ def card(name: str, facts: Mapping[str, Any]) -> str:
     lines = [
         f"# {name}",
         "",
-        f"{len(checkpoints)} checkpoints of one training: a network ({network_text(args)}) that learns "
+        f"{len(checkpoints)} checkpoints of one training run: a network ({network_text(args)}) that learns "
         f"{game_text(args)} by `rl_clarity.train`. `rl-clarity demo --page training` shows them.",
         "",
         "| checkpoint | steps | mean return | standard error | 95 % interval | games |",

@@ -53,7 +53,7 @@ def parse(
     if isinstance(values, kind):
         return values
     if values is None:
-        return kind()
+        return kind() if base is None else base
     if not isinstance(values, Mapping):
         raise OptionError(f"{where.rstrip('.') or kind.__name__}={values!r} must be a dict of options")
     hints = get_type_hints(kind)
