@@ -143,9 +143,10 @@ class BatchedAgent(HoldsInputs, ABC):
         """
         before = self._network_parameters()
         for name, array in parameters.items():
-            if name not in before or np.shape(array) != before[name].shape:
-                known = before[name].shape if name in before else f"no parameter of this name, only {', '.join(before)}"
-                raise OptionError(f"parameter {name!r} has the shape {np.shape(array)}, but the network has {known}")
+            if name not in before:
+                raise OptionError(f"the network has no parameter {name!r}, only {', '.join(before)}")
+            if np.shape(array) != (shape := before[name].shape):
+                raise OptionError(f"parameter {name!r} has the shape {np.shape(array)}, but must have {shape}")
         try:
             self._replace_parameters({**before, **parameters})
             yield self

@@ -34,8 +34,8 @@ class KerasAgent(BatchedAgent):
     Args:
         model: a functional or sequential model, or a `Network`. The inputs are the observations and, if the model is
             recurrent, the arrays of the state. The outputs are a policy's logits and a value, logits alone, or action
-            values, followed by the next state. The observations are the only input that is an image, (H, W, C) or gray
-            (H, W), or the only image with a name such as `obs`
+            values, followed by the next state. The observations must be the only image input, of shape (H, W, C) or, if
+            gray, (H, W). If there are several image inputs, exactly one must have a name such as `obs`
         metadata: facts about the agent, such as `env_name` and `gamma`
         heads: names of the model's outputs before the state, in the model's order: `policy_logits` and `values`,
             `policy_logits` alone, or `q_values`, with None for each output to leave out. By default they are inferred

@@ -80,7 +80,7 @@ def claim(directory: Directory, patterns: Iterable[str]) -> None:
 
 
 def release(directory: Directory) -> None:
-    """Release all claims. Call this when the entries of finished tasks list all files of the job."""
+    """Release all claims. Call this once all files of the job are listed in the entries of finished tasks."""
     directory.remove(CLAIMS)
 
 

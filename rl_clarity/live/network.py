@@ -186,7 +186,7 @@ class LiveNetwork:
         return parts
 
     def _writes(self, changes: Sequence[_Change], observations: np.ndarray, state: State) -> dict[str, Written]:
-        """Return the changes of activations as functions of the values of sites, by the sites' full names."""
+        """Return changes to activations as functions of the values of a site, keyed by the site's full name."""
         write: dict[str, Written] = {}
         for one in changes:
             name = find_site(self.agent.sites, one.edit.layer).name

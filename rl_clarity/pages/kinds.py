@@ -56,7 +56,9 @@ class PageField:
                 f"type={self.type!r} of the field {self.name!r} is not one of {', '.join(get_args(FieldType))}"
             )
         if self.type == "choice" and (not self.options or self.default not in (None, *self.options)):
-            raise OptionError(f"the choice {self.name!r} needs options, and default={self.default!r} must be one")
+            raise OptionError(
+                f"the choice {self.name!r} needs options, and default={self.default!r} must be one of them"
+            )
         if self.type == "number" and self.least is None and self.default is None:
             raise OptionError(f"the number {self.name!r} needs a default or a lowest value (least)")
         if self.type == "index" and not self.count:

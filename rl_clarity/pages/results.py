@@ -144,7 +144,7 @@ class Results:
     def each_agent(self) -> Iterator[Results]:
         """Yield the results of each agent of the page, such as each checkpoint of a training run.
 
-        They have only the sections of that agent.
+        Each of them has only the sections of its own agent.
         """
         for agent in self.manifest["agents"]:
             own = copy.copy(self)

@@ -101,7 +101,7 @@ def decode_statistics(data: bytes) -> dict[int, float]:
 
 
 def _with_checksum(record: np.ndarray) -> bytes:
-    """Return the bytes of a record, whose last field is the CRC-32 of those before it."""
+    """Return a record as bytes, with its last field set to the CRC-32 of the preceding bytes."""
     data = record.tobytes()
     return data[:-4] + zlib.crc32(data[:-4]).to_bytes(4, "little")
 

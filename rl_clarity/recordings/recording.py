@@ -218,8 +218,8 @@ class StoredRecording(Recording):
         return [{**row, "entropy": self._entropies.get(row["episode"])} for row in episode_rows(episodes)]
 
     def _missing(self) -> dict[int, str]:
-        """Return the reasons why episodes are damaged, by index. Their blocks are not listed, or are missing in the
-        data files.
+        """Return why each damaged episode is damaged, by index. An episode is damaged if its blocks are not listed
+        or are missing from the data files.
         """
         blocks, problems = self._blocks, dict[int, str]()
         for number in np.unique(blocks["file"]).tolist():

@@ -66,8 +66,8 @@ class SwapDirections(StateEdit):
         members = [one for pair in distinct for one in pair if one is not None]
         if not self.swaps or not mirrored or len(members) != len(set(members)):
             raise OptionError(
-                f"swaps={dict(self.swaps)}: each direction can take part in only one exchange or collapse, and at "
-                "least one is needed"
+                f"swaps={dict(self.swaps)}: at least one exchange or collapse is needed, and no "
+                "direction can be part of two of them"
             )
         if self._gain > LARGEST_GAIN:
             raise OptionError(

@@ -25,8 +25,8 @@ def channel_totals(channels: np.ndarray, residual: np.ndarray | None = None) -> 
 
 
 def magnitudes(totals: np.ndarray) -> list[float]:
-    """Return two sums of magnitudes of totals (T, K + 1, 2) over all frames: that of the features, and that of the
-    features and the residual.
+    """Sum the absolute values of totals (T, K + 1, 2) over all frames, and return two sums: over the features only, and
+    over the features and the residual.
     """
     by_part = np.abs(totals).sum(axis=(0, 2), dtype=np.float64)
     return [float(by_part[:-1].sum()), float(by_part.sum())]

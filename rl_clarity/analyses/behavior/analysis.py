@@ -136,7 +136,7 @@ class BehaviorAnalysis(Analysis[BehaviorOptions, BehaviorSection]):
             unknown = [name for name in options.layers or () if name not in layers]
             if unknown:
                 raise OptionError(
-                    f"behavior.layers={unknown} are not layers of the page, which explains {', '.join(layers)}"
+                    f"behavior.layers={unknown} are not layers of the page; its layers are {', '.join(layers)}"
                 )
             if options.invisible:
                 check_types(environment_of(agent), options.invisible, "behavior.invisible")

@@ -76,7 +76,7 @@ class SurvivalSection(TableSection):
 
 @dataclass(frozen=True)
 class FailureSurvivalSection(TableSection):
-    """How often the agent survives each failure without each feature of a layer."""
+    """How often the agent survives each failure when one feature of a layer is ablated, for each feature."""
 
     kind = "failure_survival"
     title = "Each failure without a feature"

@@ -163,7 +163,7 @@ def tracked_objects(
 
 
 def _within(seen: dict[int, list[WorldObject]], most: int) -> list[int]:
-    """Return all steps, or fewer, evenly spaced steps if they have more than `most` objects in total."""
+    """Return all steps or, if they have more than `most` objects in total, an evenly spaced subset of them."""
     steps, count = sorted(seen), sum(map(len, seen.values()))
     if count <= most:
         return steps

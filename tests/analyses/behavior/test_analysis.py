@@ -190,7 +190,7 @@ def test_a_page_without_behavior_episodes_has_no_behavior_section(tmp_path: Path
         ({"episodes": 0}, "episodes=0 must be at least 2"),
         ({"episodes": 1}, "episodes=1 must be at least 2"),
         ({"layer": "nothing"}, r"name_contains_one_of=\['nothing'\] matches none of the layers features"),
-        ({"layer": "feature"}, r"behavior.layers=\['feature'\] are not layers of the page, which explains features"),
+        ({"layer": "feature"}, r"behavior.layers=\['feature'\] are not layers of the page; its layers are features"),
         ({"causal_max_steps": 0}, "behavior.max_steps=0 must be at least 1"),
         ({"metadata": {}}, "the checkpoint's metadata has neither env_name nor env_id"),
         ({"metadata": {"env_name": "colors", "env_kind": "colours"}}, "unknown kind of environment 'colours'"),
