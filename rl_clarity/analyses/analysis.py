@@ -246,8 +246,9 @@ class Analysis(ABC, Generic[OptionsT, SectionT]):
     def folders(self, options: OptionsT) -> Sequence[str]:
         """Return the folders of the page into which tasks write files.
 
-        A page is not started if one of them already contains files that do not belong to the page. By default, the folders are the values of the options
-        named `..._subdir`, or a folder with the name of the analysis if it has no such options.
+        A page is not started if one of them already contains files that do not belong to the page. By default, the
+        folders are the values of the options named `..._subdir`, or a folder with the name of the analysis if it has no
+        such options.
         """
         names = [field.name for field in dataclasses.fields(self.Options) if field.name.endswith("_subdir")]
         return [getattr(options, name) for name in names] or [self.kind]

@@ -211,8 +211,8 @@ def split_state(agent: KerasAgent, flat: Tensor) -> list[Tensor]:
 def agent_fingerprint(agent: KerasAgent) -> str:
     """Return the SHA-256 of the parameters of the agent's network, in their order and without edits.
 
-    Names are not included, because Keras numbers layers in the order in which a process creates them. Seeds of layers are not
-    included, because they are random.
+    Names are not included, because Keras numbers layers in the order in which a process creates them. Seeds of layers
+    are not included, because they are random.
     """
     digest = hashlib.sha256()
     for name, array in agent.parameters().items():

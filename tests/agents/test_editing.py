@@ -119,7 +119,7 @@ def test_other_parameters_replaces_weights_temporarily(case: tuple[Any, str]) ->
         assert np.allclose(next(iter(other.parameters().values())), next(iter(halved.values())))
     assert np.array_equal(heads(agent, observations), before)
     with (
-        pytest.raises(rl_clarity.ClarityError, match="parameter 'missing' has the shape"),
+        pytest.raises(rl_clarity.ClarityError, match="the network has no parameter 'missing', only "),
         agent.other_parameters({"missing": np.zeros(2)}),
     ):
         pass
