@@ -229,8 +229,8 @@ NOTES = (
     ),
     Note(
         "Correlation with the last checkpoint",
-        "The mean, over the steps of the trajectory that is shown to all, of the correlation between the "
-        "cells of a checkpoint's saliency map and those of the last checkpoint's.",
+        "The correlation between the cells of a checkpoint's saliency map and those of the last checkpoint's map, "
+        "averaged over the steps of the trajectory that is shown to all checkpoints.",
     ),
 )
 

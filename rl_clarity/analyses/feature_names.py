@@ -69,7 +69,7 @@ def _keys(layer: PageLayer) -> set[str]:
 
 def _check_name(where: str, name: object) -> None:
     if not isinstance(name, str) or not name.strip():
-        raise OptionError(f"{where}={name!r} must be a non-empty string")
+        raise OptionError(f"{where}={name!r} must be a string that is not blank")
     if len(name) > LONGEST_NAME:
         raise OptionError(
             f"{where}={name[:20] + '...'!r} has {len(name)} characters; at most {LONGEST_NAME} are allowed"

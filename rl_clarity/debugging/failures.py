@@ -31,7 +31,7 @@ CANDIDATES = 24
 """Number of nearest objects that are tried as the cause of an end."""
 TIME_LIMIT = "time limit"
 VERDICTS = {
-    "not visible in time": "what ended the episode was first seen after the last step from which it could be avoided",
+    "not visible in time": "the cause was first seen after the last step from which the end could be avoided",
     "no reaction": "the policy never reacted to what ended the episode",
     "late": "the policy reacted only after the last step from which the end could be avoided",
     "wrong reaction": "the policy reacted in time, but not in a way that survives",
@@ -398,11 +398,11 @@ def _verdict(ending: Ending, measured: _Measured, options: FailureOptions) -> Fa
         tried = f"{options.sequences} random sequences of {options.horizon} steps"
         verdict, text = (
             "unavoidable",
-            f"From none of the last {options.window} steps did any of {tried} avoid the end ({cause}).",
+            f"None of {tried} avoided the end ({cause}), from any of the last {options.window} steps.",
         )
     else:
         known = f"{cause}; avoidable until {left}: {measured.escapes} of {options.sequences} random sequences survive"
-        ours = f"the policy in {at}"
+        ours = f"and the policy in {at}"
         if at.survived >= LUCK * at.count:
             verdict, text = "bad luck", f"Ended by {known}, {ours}."
         elif measured.killer is None:
@@ -413,7 +413,7 @@ def _verdict(ending: Ending, measured: _Measured, options: FailureOptions) -> Fa
                 if measured.visible_since is None
                 else f"was first seen {ago(ending.last, measured.visible_since)}"
             )
-            verdict, text = "not visible in time", f"Ended by {known}, {ours}; it {seen}."
+            verdict, text = "not visible in time", f"Ended by {known}, {ours}; this {cause} {seen}."
         elif largest < NOISE:
             late = max(after, default=0.0) >= NOISE
             verdict = "late" if late else "no reaction"

@@ -47,7 +47,7 @@ FAMILIES = {
     "value": "value with the object minus that without it, when it is {edit}",
     "look-alikes": "total variation between the policies with one object and with the other in the same place",
     "places": "change of the probability of moving toward the object, at this place",
-    "moved goals": "share of episodes in which a moved goal is reached, minus that of a random search, which is 1",
+    "moved goals": "share of episodes in which the agent reaches a moved goal, minus 1, the share for a random search",
     "sides": "probability of moving right minus that of moving left, in frames and in mirrored frames",
     "background": "total variation of the policy when the background is black",
     "memory": "total variation between the policies with the agent's state and with the initial state",

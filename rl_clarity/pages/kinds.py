@@ -147,7 +147,7 @@ PAGE_KINDS: Registry[PageKind] = Registry(
         ),
         "debug": PageKind(
             ("trajectories", "findings", "failures", "survival", "goals"),
-            title="{env_name}, {network}: why it fails, what it pursues",
+            title="{env_name}, {network}: why the agent fails, what it pursues",
             slots={
                 "navigation": ["trajectories"],
                 "main": [
@@ -169,7 +169,7 @@ PAGE_KINDS: Registry[PageKind] = Registry(
             tour=[
                 ("findings", "Findings", "Sentences that were tested. Click one to see the frame that shows it."),
                 ("timeline", "Timeline", "The episodes that were searched for failures, as a filmstrip."),
-                ("failures", "Failures", "Why each of the worst episodes ended, and until when it could be avoided."),
+                ("failures", "Failures", "Why the worst episodes ended, and how long their ends could be avoided."),
                 ("goals", "What the agent follows", "What changes when an object is placed beside the player."),
             ],
         ),

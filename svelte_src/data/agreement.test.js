@@ -17,7 +17,7 @@ const agreement = (signs, correlation = number(0.875, 0.8, 0.92)) => ({
 test("the share of right signs with its interval, and the correlation", () => {
   assert.equal(
     agreementText(agreement(number(0.93, 0.9, 0.96)), LAYER),
-    "Attribution at 2b has the sign of the measured effect for 93\u202f% of 125 objects (90 to 96) that change the output by more than 0.45. The correlation with the effects is 0.88 (0.80 to 0.92).",
+    "Attribution at 2b has the sign of the measured effect for 93\u202f% (90 to 96) of the 125 objects that change the output by more than 0.45. The correlation with the effects is 0.88 (0.80 to 0.92).",
   );
 });
 
@@ -30,7 +30,7 @@ test("negative numbers have a minus sign", () => {
 
 test("effects in a single episode have no interval", () => {
   const text = agreementText(agreement(number(0.93), number(0.5)), LAYER);
-  assert.match(text, /of 125 objects that change .* is 0\.50\.$/);
+  assert.match(text, /of the 125 objects that change .* is 0\.50\.$/);
 });
 
 test("with too few large effects there is no share", () => {
@@ -58,7 +58,7 @@ const choice = (chosen) => ({
 test("which baseline was chosen, why, and by how much", () => {
   assert.equal(
     baselineText(choice("zero-input")),
-    "The baseline, an image of zeros, was chosen by the measured effects of 412 objects in 20 other episodes: at 1a it has a correlation of 0.88 and 96\u202f% of the signs, and the blurred observation a correlation of 0.68 and 93\u202f% of the signs; the mean of the two numbers is higher by 0.07 to 0.15.",
+    "The baseline, an image of zeros, was chosen with the measured effects of 412 objects in 20 other episodes. At 1a, the correlation with these effects is 0.88, and 96\u202f% of the signs are right. With the blurred observation, it is 0.68, and 93\u202f% are right. The mean of the two numbers is higher by 0.07 to 0.15.",
   );
   assert.match(
     baselineText(choice("blur")),

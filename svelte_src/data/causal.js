@@ -78,8 +78,8 @@ export function contradiction({ attribution, lost }, scale) {
 export const contradictionText = (problem, { to } = /** @type {{to?: string}} */ ({})) =>
   `Attribution and ablation differ: ${problem}. ${
     to === "baseline"
-      ? "Both start from the same baseline: the output is not linear in the feature, or the feature interacts with others."
-      : "Ablation sets the feature to 0, but attribution starts from the baseline: unless that is zero activations, they answer different questions."
+      ? "Both start from the same baseline, so a difference means that the output is not linear in the feature, or that the feature interacts with others."
+      : "Ablation sets the feature to 0, but attribution starts from the baseline. Unless the baseline is zero activations, the two answer different questions."
   }`;
 
 /** What ablation does to a feature, as the predicate of a sentence. */

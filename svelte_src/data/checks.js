@@ -2,7 +2,7 @@
 import { formatNumber } from "../kit/shell/format.js";
 
 /** Without checks on the page. */
-export const UNCHECKED = "The maps of this method were not checked on this page: the analysis “checks” tests them.";
+export const UNCHECKED = "The maps of this method were not checked for this page; the analysis “checks” tests them.";
 
 /**
  * @param {{methods: any[]} | null | undefined} report that of the section `checks`
@@ -19,12 +19,12 @@ export function checkOf(report, method) {
   const numbers = `${formatNumber(mean, 2)}, ${formatNumber(low, 2)} to ${formatNumber(high, 2)}`;
   const weights =
     rank === undefined
-      ? "They were not compared with those of random weights."
+      ? "They were not compared with maps from random weights."
       : `They ${depends ? "change" : "stay similar"} when all weights are random (rank correlation ${formatNumber(rank, 2)}${
-          depends || signed >= 0.5 ? "" : `; with signs ${formatNumber(signed, 2)}: the signs were learned`
+          depends || signed >= 0.5 ? "" : `; with signs ${formatNumber(signed, 2)}, so the signs were learned`
         }).`;
   return {
-    text: `${weights} Removing pixels in their order changes the output ${beats ? "faster" : "no faster"} than in a random order (${numbers}).`,
+    text: `${weights} Removing pixels in the maps' order changes the output ${beats ? "faster" : "no faster"} than in a random order (${numbers}).`,
     failed: !beats || (rank !== undefined && !depends),
   };
 }

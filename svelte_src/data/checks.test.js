@@ -13,14 +13,14 @@ const found = (more) => checkOf({ methods: [{ ...METHOD, ...more }] }, "perturba
 
 test("checks of a method in words: those of all random weights, and of deletion", () => {
   assert.deepEqual(found({}), {
-    text: "They change when all weights are random (rank correlation 0.12). Removing pixels in their order changes the output faster than in a random order (0.20, 0.10 to 0.30).",
+    text: "They change when all weights are random (rank correlation 0.12). Removing pixels in the maps' order changes the output faster than in a random order (0.20, 0.10 to 0.30).",
     failed: false,
   });
   assert.match(found({ depends_on_parameters: false })?.text ?? "", /stay similar/);
   const similar = [{ rank_correlation: 0.8, signed_rank_correlation: 0.03 }];
   assert.match(
     found({ depends_on_parameters: false, randomization: similar })?.text ?? "",
-    /stay similar .* \(rank correlation 0\.80; with signs 0\.030: the signs were learned\)/,
+    /stay similar .* \(rank correlation 0\.80; with signs 0\.030, so the signs were learned\)/,
   );
   assert.match(found({ beats_random: false })?.text ?? "", /no faster/);
   assert.deepEqual(

@@ -179,7 +179,9 @@ export function createRemovals(arrays, types, { height, width, channels }) {
         if (i === undefined) continue; // without it, the observation is the same
         const places = pixels(i);
         if (places.some((place) => covered.has(place)))
-          throw new Refusal(`Object ${number} covers another one that is removed: remove one of them.`);
+          throw new Refusal(
+            `Object ${number} overlaps another object that is also removed. Remove only one of the two.`,
+          );
         places.forEach((place, n) => {
           covered.add(place);
           const from = (ends[i] + n) * channels;

@@ -26,7 +26,7 @@ import { Refusal } from "../data/ask.js";
 export async function openNetwork({ network, runtime, sha256, layers }, chunk) {
   const [stored, files] = await Promise.all([chunk(network), chunk(runtime)]);
   if ((await digest(stored.onnx)) !== sha256) {
-    throw new Refusal("The network beside this page is not the one that the page was made of.");
+    throw new Refusal("The network beside this page is not the one from which the page was made.");
   }
   const { ort, session } = await start(files, stored.onnx);
   const shapes = Object.fromEntries(session.inputMetadata.map(({ name, shape }) => [name, shape.slice(1)]));
@@ -103,7 +103,7 @@ async function start({ script, wasm }, onnx) {
     ort.env.wasm.wasmBinary = wasm;
     return { ort, session: await ort.InferenceSession.create(onnx, { executionProviders: ["wasm"] }) };
   } catch (error) {
-    throw new Refusal(`This browser cannot compute the network: ${error.message}`);
+    throw new Refusal(`This browser cannot run the network: ${error.message}`);
   } finally {
     URL.revokeObjectURL(address);
   }

@@ -85,8 +85,8 @@ def test_outputs_that_do_not_depend_on_observations_cause_a_warning() -> None:
 
 def test_layers_that_no_output_head_depends_on_cause_a_warning() -> None:
     with (
-        pytest.warns(UserWarning, match="policy_logits do not depend on the layers relu_1: "),
-        pytest.warns(UserWarning, match="values do not depend on the layers relu: "),
+        pytest.warns(UserWarning, match="policy_logits do not depend on the layers relu_1, so "),
+        pytest.warns(UserWarning, match="values do not depend on the layers relu, so "),
     ):
         TorchAgent(Towers(), SHAPE)
 

@@ -290,7 +290,7 @@ def test_outliers_are_drawn_at_the_border_of_the_state_map(
     expect(visitor.by("map-everything"), "the other map has none").to_have_count(0)
     visitor.by("map-choice").select_option("1")
     visitor.by("map-everything").wait_for()
-    assert f"{len(LENGTHS)} points are far from the others, and drawn at the border" in visitor.text("map-facts")
+    assert f"{len(LENGTHS)} points are far from the others and drawn at the border" in visitor.text("map-facts")
     low, high = np.percentile(points["x"], [5, 95])
     assert drawn_share(visitor, points, (points["x"].min(), 2 * high - low)) > 0.99
     visitor.click("map-everything")
@@ -363,8 +363,8 @@ def test_the_page_begins_with_how_far_back_decisions_reach(open_memory: Open, me
     assert "Step 2 is before the exchange at step 6" in visitor.text("dependence-read")
     for _ in range(5):
         visitor.page.keyboard.press("ArrowRight")
-    assert "before step 6 exchanged for that of 3 other episodes: the policy at step 7 changes by" in visitor.text(
-        "dependence-read"
+    assert "If what was seen before step 6 is exchanged for what 3 other episodes saw, the policy at step 7" in (
+        visitor.text("dependence-read")
     )
     visitor.page.keyboard.press("Enter")
     assert visitor.state()["frame"] == 6

@@ -200,7 +200,7 @@ def test_features_without_a_single_baseline_are_multiplied_by_zero(
     visitor.by("what-if-effects").check()
     table = visitor.by("what-if-effects-table")
     expect(table.locator("caption")).to_contain_text("each feature multiplied by 0")
-    is_same = "means of these values" if "ablation" in options else "something else: the page's baseline, mean"
+    is_same = "means of these values" if "ablation" in options else "something else, because the page's baseline, mean"
     expect(table.locator("caption")).to_contain_text(is_same)
     stored = float(network.results.series(0)["values"][FRAME])
     for number in (1, 2, 3):
@@ -294,7 +294,7 @@ def test_a_modified_network_file_is_refused(
     original = decode_chunk(parse_script((page / "what_if/network.js").read_bytes()))["onnx"].tobytes()
     rewritten(page, "what_if/network.js", "onnx", original[:-1] + bytes([original[-1] ^ 1]))
     visitor = open_page(page, f"?frame={FRAME + 1}&edit=open", expect_messages=True)
-    expect(visitor.by("what-if-problem")).to_contain_text("is not the one that the page was made of")
+    expect(visitor.by("what-if-problem")).to_contain_text("is not the one from which the page was made")
     expect(visitor.by("what-if-value")).to_have_count(0)
     (page / "what_if/network.js").write_text("nonsense(")
     visitor.goto(f"?frame={FRAME + 1}&edit=open")

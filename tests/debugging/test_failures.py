@@ -155,7 +155,7 @@ def test_a_death_that_no_actions_avoid_gets_the_verdict_unavoidable() -> None:
     assert failures
     assert set(verdicts(failures)) == {"unavoidable"}
     assert (
-        "From none of the last 12 steps did any of 64 random sequences of 10 steps avoid the end (bee)"
+        "None of 64 random sequences of 10 steps avoided the end (bee), from any of the last 12 steps."
         in failures[0].statement
     )
 

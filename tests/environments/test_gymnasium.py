@@ -213,7 +213,7 @@ def test_dictionary_action_spaces_are_rejected() -> None:
     ("name", "message"),
     [
         ("ClarityCountr-v0", "did you mean ClarityCounter-v0"),
-        ("ALE/NoSuchGame-v5", "kind 'atari'"),
+        ("ALE/NoSuchGame-v5", "env_kind='atari'"),
         ("no_such_module:Game-v0", "no_such_module"),
     ],
 )

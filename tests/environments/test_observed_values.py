@@ -124,7 +124,7 @@ def test_unusual_observation_bounds_need_an_agent_with_a_value_range() -> None:
     def agent(**options: Any) -> Any:
         return rl_clarity.TorchAgent(module, SHAPE, heads=("q_values",), channels_first=False, **options)
 
-    with pytest.raises(SamplesError, match=r"from -1 to 1, .* 0 to 1: TorchAgent\(..., value_range=\(-1, 1\)\)"):
+    with pytest.raises(SamplesError, match=r"from -1 to 1, .* 0 to 1. Use TorchAgent\(..., value_range=\(-1, 1\)\)"):
         collect(images, space, agent())
     told = agent(value_range=(-1, 1))
     seen = collect(images, space, told)

@@ -96,7 +96,7 @@ def test_a_wrong_number_of_states_to_restore_is_refused() -> None:
         restore(world, environment, world.states(environment)[:1])
     leaper = EnvironmentSpec(name="leaper")
     states = make_world(leaper).states(make(leaper, 2, 3))
-    with pytest.raises(WorldError, match="is of 'leaper', and not of coinrun"):
+    with pytest.raises(WorldError, match="is of the game 'leaper', not of coinrun"):
         restore(world, environment, states)
 
 

@@ -88,7 +88,7 @@ def test_json_counts_toward_the_budget_and_has_a_limited_depth() -> None:
     budget = Budget.for_file(0)
     parse_json(json.dumps([[0] * 10] * 10).encode(), "data", budget)
     assert MAX_ITEMS - budget.items >= 100
-    with pytest.raises(CheckpointError, match="data is nested more than 64 deep"):
+    with pytest.raises(CheckpointError, match="data is nested more than 64 levels deep"):
         parse_json(b"[" * 70 + b"]" * 70, "data", budget)
 
 

@@ -211,7 +211,7 @@ def test_errors_for_unknown_option_names_list_the_available_options() -> None:
         (InterfaceOptions, {"vis_subdiv_mults": "12"}, "examples.densities='12' must be a sequence"),
         (InterfaceOptions, {"vis_subdiv_mults": [1, "2"]}, "examples.densities='2' must be a number"),
         (InterfaceOptions, {"action_combos": ["LEFT"]}, "action_combos='LEFT' must be a sequence"),
-        (InterfaceOptions, {"action_group_fns": ["LEFT"]}, "action_group_fns: 'LEFT' must be a function"),
+        (InterfaceOptions, {"action_group_fns": ["LEFT"]}, "action_group_fns='LEFT' must be a function"),
         (InterfaceOptions, {"graph_colors": "blue"}, "view.graph_colors='blue' must be a dict"),
         (InterfaceOptions, {"graph_colors": {"value": "blue"}}, r"graph_colors\.value"),
         (InterfaceOptions, {"layer_kwargs": ["2b"]}, r"layer_kwargs=\['2b'\] must be a dict of options"),

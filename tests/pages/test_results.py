@@ -155,7 +155,7 @@ def test_a_missing_data_file_is_named_in_the_error(tmp_path: Path) -> None:
     [
         (b"<html></html>", "not a page"),
         (b'<script type="application/json" id="manifest">{</script>', "damaged"),
-        (b'<script type="application/json" id="manifest">[]</script>', "another format"),
+        (b'<script type="application/json" id="manifest">[]</script>', "a different format"),
         (
             b'<script type="application/json" id="manifest">{"format":"rl-clarity-page","version":1}</script>',
             "format version 1.*create the page again: rl-clarity run",

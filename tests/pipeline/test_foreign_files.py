@@ -180,5 +180,5 @@ def test_an_analysis_may_write_only_into_its_declared_folders(folder: Path, monk
     from rl_clarity.analyses.trajectories import TrajectoriesAnalysis
 
     monkeypatch.setattr(TrajectoriesAnalysis, "folders", lambda self, options: ["elsewhere"])
-    with pytest.raises(OutputError, match=r"an analysis writes trajectories/1/.* override Analysis.folders"):
+    with pytest.raises(OutputError, match=r"an analysis tried to write trajectories/1/.* override Analysis.folders"):
         run(folder)

@@ -81,8 +81,8 @@ def test_files_that_are_not_training_logs_are_refused(tmp_path: Path, text: str)
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("timesteps,mean_return\n100,1.5\n\n-200,2.5\n", "log, line 4: -200 steps"),
-        ('#{"t_start": 1}\nr,l,t\n1,10,0.1\n1,-5,0.2\n', "log, line 4: -5 steps"),
+        ("timesteps,mean_return\n100,1.5\n\n-200,2.5\n", r"log, line 4: a number of steps is negative \(-200\)"),
+        ('#{"t_start": 1}\nr,l,t\n1,10,0.1\n1,-5,0.2\n', r"log, line 4: a number of steps is negative \(-5\)"),
     ],
 )
 def test_negative_steps_are_refused_with_their_line_number(tmp_path: Path, text: str, message: str) -> None:

@@ -265,7 +265,7 @@ def test_recordings_are_stored_in_the_tensorboard_plugin_directory(tmp_path: Pat
         add_episode(recorder, 0, 2)
     with pytest.raises(SamplesError, match=r"has 2 recordings; open one of them: .*/evaluation, .*/training"):
         open_recording(tmp_path)
-    with pytest.raises(OptionError, match=r"name='\.\./x' must be the name of a folder"):
+    with pytest.raises(OptionError, match=r"name='\.\./x' must be a printable folder name"):
         Recorder(tmp_path, name="../x")
 
 
@@ -355,7 +355,7 @@ def test_channels_first_observations_are_stored_channels_last(tmp_path: Path) ->
 
 @pytest.mark.parametrize("name", ["x\0y", "a\nb", "", "a/b", ".hidden", 5])
 def test_recording_names_that_are_not_folder_names_are_refused(tmp_path: Path, name: Any) -> None:
-    with pytest.raises(OptionError, match=r"name=.* must be the name of a folder"):
+    with pytest.raises(OptionError, match=r"name=.* must be a printable folder name"):
         Recorder(tmp_path, name=name)
     with pytest.raises(OptionError, match=r"directory='x\\x00y' must be a path"):
         Recorder("x\0y")

@@ -237,7 +237,7 @@ def test_metadata_are_saved_as_json_and_checked_when_loaded(tmp_path: Path) -> N
 def test_missing_and_unknown_arrays_are_rejected() -> None:
     with pytest.raises(SamplesError, match="lack actions, firsts, rewards"):
         from_arrays(Trajectories, {"observations": np.zeros(1)})
-    with pytest.raises(SamplesError, match="unknown seeds"):
+    with pytest.raises(SamplesError, match="unknown arrays: seeds"):
         from_arrays(Observations, {"observations": np.zeros(1), "seeds": np.zeros(1)})
 
 

@@ -86,11 +86,11 @@ def test_too_few_checkpoints_are_an_error(folder: Path, checkpoints: Any, messag
 
 def test_checkpoints_of_different_environments_are_refused(folder: Path) -> None:
     write_checkpoint(folder / "agent-4.pt", 4, metadata={"env_name": "another"})
-    with pytest.raises(OptionError, match=r"agent-4\.pt plays with env_name='another', agent-1\.pt with 'tiny'"):
+    with pytest.raises(OptionError, match=r"agent-4\.pt plays with env_name='another', but agent-1\.pt with 'tiny'"):
         read(folder)
     assert len(read(folder, env_name="tiny")) == 4
     write_checkpoint(folder / "agent-4.pt", 4, metadata={"frame_stack": 4})
-    with pytest.raises(OptionError, match=r"agent-4\.pt plays with frame_stack=4, agent-1\.pt with None"):
+    with pytest.raises(OptionError, match=r"agent-4\.pt plays with frame_stack=4, but agent-1\.pt with None"):
         read(folder)
 
 

@@ -73,20 +73,20 @@ FEATURES = (
 """Text that is added to the caption of `checks` if the features of a page are checked, too."""
 CAPTIONS = {
     "checks": "A map that stays the same when the weights of the network are random does not show what the network "
-    "learned (Adebayo et al., 2018). Pixels that matter, blurred first, change the output faster than pixels in a "
-    "random order (Petsiuk et al., 2018).",
+    "learned (Adebayo et al., 2018). If the pixels that matter are blurred first, the output changes faster than with "
+    "a random order of pixels (Petsiuk et al., 2018).",
     "check_effects": "Objects that the agent sees were removed from the states of its environment, one at a time, and "
     "the change of its outputs was measured ({count} objects in {episodes} episodes). A method predicts this change by "
     "the sum of its map over the object's box. The table has the correlation with the measured changes, the share of "
-    "right signs among changes of more than 5 % of the output's range ({large}), and the rank correlation of "
-    "magnitudes, each with a 95 % bootstrap interval over episodes. Maps without a sign, and controls, which know "
-    "nothing of the agent, get the sign of most changes. A method that does not beat the controls says nothing about "
-    "effects.",
-    "check_maps": "The frame, the map of the trained network, and maps of the network whose layers are random from the "
-    "outputs down to the one that is named, with their mean rank correlation with the trained network's maps.",
-    "check_deletion": "Pixels are blurred, those with the largest saliency first. Each bar is the area under the "
-    "change of the output minus that of another order (random, or from the center outward): above 0, the map's order "
-    "changes the output faster. Lines are 95 % bootstrap intervals over frames.",
+    "right signs among changes of more than 5% of the output's range ({large}), and the rank correlation of "
+    "magnitudes, each with a 95% bootstrap interval over episodes. Maps without a sign get the sign of most changes, "
+    "and so do the controls, which know nothing about the agent. A method that does not beat the controls says nothing "
+    "about effects.",
+    "check_maps": "The frame, the map of the trained network, and maps of networks whose layers are random, from the "
+    "outputs down to the named layer. The number is the mean rank correlation with the trained network's maps.",
+    "check_deletion": "Pixels are blurred, those with the largest saliency first. Each bar is the area under the curve "
+    "of the output's change, minus this area for another order (random, or from the center outward). Above 0, the "
+    "map's order changes the output faster. Lines are 95% bootstrap intervals over frames.",
     "check_insertion": "The reverse of deletion: pixels of the blurred frame are restored, those with the largest "
     "saliency first. Above 0, the map's order changes the output faster than the other order.",
 }

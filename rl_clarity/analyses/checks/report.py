@@ -112,8 +112,9 @@ class MethodReport:
         if self.signs_change:
             signed = self.randomization[-1].signed_rank_correlation
             return (
-                f"STAYS SIMILAR in magnitude when all weights are random ({correlation}): where it is large depends "
-                f"little on what was learned, but its signs do (rank correlation with signs {signed:.2f})"
+                f"STAYS SIMILAR in magnitude when all weights are random ({correlation}): where its maps are large "
+                f"depends little on what was learned, but their signs do depend on it (rank correlation with signs "
+                f"{signed:.2f})"
             )
         return f"STAYS SIMILAR when all weights are random ({correlation}): its maps depend little on what was learned"
 
@@ -123,8 +124,8 @@ class MethodReport:
         against = self.deletion["above_random"]
         numbers = f"{against.mean:+.2f}, {against.low:+.2f} to {against.high:+.2f}"
         if self.beats_random:
-            return f"removing pixels in its order changes the output faster than in a random order ({numbers})"
-        return f"removing pixels in its order is NO FASTER than in a random order ({numbers})"
+            return f"removing pixels in its maps' order changes the output faster than in a random order ({numbers})"
+        return f"removing pixels in its maps' order is NO FASTER than in a random order ({numbers})"
 
     @property
     def adds_up(self) -> bool:
@@ -137,7 +138,7 @@ class MethodReport:
         if self.completeness is None:
             return ""
         if self.adds_up:
-            return f"adds up to the output's difference from its baseline, but for {self.completeness:.1%}"
+            return f"adds up to the output's difference from its baseline, except for {self.completeness:.1%}"
         return f"DOES NOT ADD UP to the output's difference from its baseline: {self.completeness:.0%} of it is missing"
 
     def to_dict(self) -> dict[str, object]:
@@ -180,7 +181,7 @@ class SanityReport:
             return ""
         return (
             "Whether these maps predict the effects of objects is not known for this agent "
-            f"({self.effects_unknown}). docs/truth.md, in the documentation, has the numbers of other agents."
+            f"({self.effects_unknown}). docs/truth.md, in the documentation, has the numbers for other agents."
         )
 
     def to_dict(self) -> dict[str, object]:

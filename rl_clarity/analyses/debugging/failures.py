@@ -69,17 +69,17 @@ TRACKS = (
 TRACKS_CAPTION = (
     "Reaction: effect on the policy of the object that ended the episode, from the step at which it is first seen. "
     "Avoidable: 1 up to the last step from which the end could be avoided, then 0. Survival: share of the policy's "
-    "continuations from a step that survive, at the marked steps. Without it: the same share after that object was "
-    "removed from the environment. "
+    "continuations from a step that survive, at the marked steps. Without it: the same share after the object that "
+    "ended the episode was removed from the environment. "
 )
 NOTE = Note(
     "Failures",
     "An episode failed if its last step gave no reward, or if its time ran out although other episodes end with a "
     "reward. The cause is the object without which the last step, repeated from the saved state of the environment, "
     "does not end the episode. An end is avoidable until the last step from which at least one of several random "
-    "sequences of actions survives; random sequences do not find every way out, so it may be avoidable for longer. "
-    "From some steps, the policy continues the episode with new random numbers for its actions; the environment's "
-    "random numbers are part of its saved state. Verdicts: "
+    "sequences of actions survives; random sequences do not find every way out, so the end may be avoidable for "
+    "longer. From some steps, the policy continues the episode with new random numbers for its actions; the "
+    "environment's random numbers are part of its saved state. Verdicts: "
     + "; ".join(f"{name}: {text}" for name, text in VERDICTS.items())
     + ".",
 )
@@ -164,9 +164,9 @@ class FailuresAnalysis(Analysis[FailureOptions, _Sections]):
         worst = f" The {len(failures)} with the lowest return were examined." if known > len(failures) else ""
         caption = (
             f"{known} of {episodes} episodes failed.{worst} A row opens the last step at which the end could be "
-            "avoided. From this step: how many of the policy's continuations survive, with and without the object that "
-            "ended the episode, the actions that the agent took, and a sequence of actions that survives. Steps are "
-            "counted back from the last one. Shares in sentences have 95 % intervals."
+            "avoided. The row shows how many of the policy's continuations from this step survive, with and without "
+            "the object that ended the episode; the actions that the agent took from this step; and a sequence of "
+            "actions that survives. Steps are counted back from the last one. Shares in sentences have 95% intervals."
         )
         rows = [_row(one, subject, results) for one in failures]
         yield FailuresSection(columns_with_values(columns, rows, frames=("end",)), rows, caption=caption)
@@ -175,7 +175,7 @@ class FailuresAnalysis(Analysis[FailureOptions, _Sections]):
             Bar(name, count / len(failures), *share_interval(count, len(failures)))
             for name, count in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
         ]
-        yield VerdictsSection(bars, caption="Shares of the examined failures, with 95 % intervals.")
+        yield VerdictsSection(bars, caption="Shares of the examined failures, with 95% intervals.")
         clips = [read(PanelImage, clip, "clip") for facts in _parts(results) for clip in facts["clips"]]
         if clips:
             clips.sort(key=lambda clip: (clip.trajectory, clip.frame))
@@ -184,9 +184,7 @@ class FailuresAnalysis(Analysis[FailureOptions, _Sections]):
         tracks = [ChunkName(name) for name in results[self.task_name("tracks")]["chunks"]]
         if any(one.reactions or one.survival for one in failures):
             half = Survival(0, options.continuations // 2, options.continuations)
-            yield FailureTracks(
-                tracks, TRACKS, caption=f"{TRACKS_CAPTION}The 95 % interval of a share is wide: {half}."
-            )
+            yield FailureTracks(tracks, TRACKS, caption=f"{TRACKS_CAPTION}The 95% interval of a share is wide: {half}.")
 
     def notes(self, options: FailureOptions) -> Sequence[Note]:
         return [NOTE]
@@ -359,7 +357,7 @@ def _without_killer(failure: Failure) -> str:
     with_it = next(one for one in failure.survival if one.step == removed.step)
     return (
         f" Without this {failure.killer}, the policy survives from {ago(failure.last, removed.step)} in "
-        f"{removed}, with it in {with_it}."
+        f"{removed}, and with it in {with_it}."
     )
 
 

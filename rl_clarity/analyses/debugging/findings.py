@@ -38,11 +38,11 @@ TYPES, EPISODES = 8, 16
 """Number of types of objects, and number of episodes with objects of each type, that the forecast assumes."""
 NOTE = Note(
     "Findings",
-    "A finding is a sentence that was tested. Tests belong to families, each of which has one measure; its values are "
-    "resampled by episode. p-values are corrected within a family by Holm's method, intervals by Bonferroni's; "
+    "A finding is a sentence that was tested. Tests belong to families, each of which has one measure, whose values "
+    "are resampled by episode. p-values are corrected within a family by Holm's method, intervals by Bonferroni's; "
     "families are not pooled. The absence of an effect is a finding only if the corrected interval is inside the "
     "stated band. All other effects are listed as neither found nor excluded, with the size of an effect that would "
-    "have been found with a probability of 80 %. A finding is suspicious if it does not fit what the object does, such "
+    "have been found with a probability of 80%. A finding is suspicious if it does not fit what the object does, such "
     "as no reaction to an object that ends episodes.",
 )
 
@@ -105,7 +105,7 @@ class FindingsAnalysis(Analysis[NoOptions, _Sections]):
         caption = "Nothing was found."
         if findings:
             caption = (
-                "A row opens the frame with the largest effect, or an example; tests are about means."
+                "A row opens the frame with the largest effect, or an example. The tests are about means."
                 f"{''.join(measures)}"
             )
         rows = [_row(one) for one in findings]

@@ -58,11 +58,11 @@ NOTE = Note(
     "Survival without a feature",
     f"Failures that could be avoided are continued from {BEFORE_CHANCE} steps before the last at which they could be "
     "avoided, with the same random numbers: by the agent as it is, and by the agent without each feature of a layer. "
-    "The feature is set to its value at the page's baseline at each step, as for the page's other numbers without it; "
-    "features of a file are multiplied by 0. "
+    "The feature is set to its value at the page's baseline at each step, as for the page's other numbers without a "
+    "feature; features from a file are multiplied by 0. "
     "The shares of continuations that survive are compared by failure. Intervals and p-values are corrected for the "
     "number of features. Where no difference was found, the table has the difference that would have been found with "
-    "a probability of 80 %.",
+    "a probability of 80%.",
 )
 
 
@@ -263,8 +263,8 @@ class _Tested:
         if self.baseline == "zero-layer":
             return "A feature is removed by multiplying it by 0 at each step."
         return (
-            f"A feature is removed by setting it to the page's baseline ({self.baseline}) at each step, as for “lost "
-            "without it” and What if."
+            f"A feature is removed by setting it to the page's baseline ({self.baseline}) at each step, as for the "
+            "bars “lost without it” and in the panel “What if”."
         )
 
     def names(self, subject: Subject, options: SurvivalOptions) -> Mapping[int, str | None]:

@@ -29,21 +29,22 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 NOTE = Note(
     "How probes tell what is known, and what is used",
     "A probe predicts a label from the state after a step, in episodes that it was not fitted on. Its score is the "
-    "share of steps predicted right, averaged over classes, or for a number the explained share of its variance. The "
-    "label is known if the score is above those of the same probe of the observation and of the same probe of labels "
-    "of other episodes (p, corrected for the number of labels). A network with shuffled parameters also remembers what "
-    "it saw for some steps: where its score is as high, training did not contribute. To test whether a known label is "
-    "used, the state's coordinates along the directions that depend on the label are exchanged before each step for "
-    "those of an episode with another label. The other columns have the decrease of the probability of the most likely "
-    "action at the decision that depends most on the state: for partial and full exchanges, with these directions "
-    "removed, and with random directions or the whole state exchanged.",
+    "share of correctly predicted steps, averaged over classes; for a number, it is the explained share of the "
+    "variance. The label is known if the score is above two other scores: that of the same probe on the observation, "
+    "and that of the same probe on labels from other episodes (p, corrected for the number of labels). A network with "
+    "shuffled parameters also remembers for some steps what it saw, so training did not contribute where the score of "
+    "this network is as high. To test whether a known label is used, the state's coordinates along the directions that "
+    "depend on the label are exchanged before each step for those of an episode with another label. The other columns "
+    "show how much the probability of the most likely action decreases at the decision that depends most on the state: "
+    "after partial and full exchanges, with these directions removed, and with random directions or the whole state "
+    "exchanged.",
 )
 COLUMNS = (
-    *(Column("label", "label"), Column("verdict", "verdict"), Column("score", "score"), Column("interval", "95 %")),
-    Column("chance", "chance"),
+    *(Column("label", "label"), Column("verdict", "verdict"), Column("score", "score")),
+    *(Column("interval", "95% interval"), Column("chance", "chance")),
     *(Column("observation", "observation"), Column("untrained", "untrained network"), Column("p", "p")),
     *(Column(f"dose_{dose:g}", f"exchanged by {dose:.0%}") for dose in DOSES),
-    Column("change", "95 %"),
+    Column("change", "95% interval"),
     *(Column("removed", "removed"), Column("random", "random directions"), Column("whole", "whole state")),
     Column("flipped", "episodes with another action"),
 )

@@ -33,10 +33,10 @@ NOTE = Note(
     "Effects of objects",
     "Each object is removed from the saved state of the environment, one at a time, and the frame is drawn again "
     "(where only boxes are known, the object is painted over, and the page says so). The effect is the output with the "
-    "object minus the output without it: the sign is that of attribution, but an effect is measured, not "
+    "object minus the output without it, so it has the sign of attribution, but it is measured, not "
     "estimated. Everything else stays as it was, including a recurrent state, and only the outputs of this step "
     "are compared. The effect on the policy is the total variation between the policies with and without the "
-    "object, from 0 to 1. Intervals are 95 % bootstrap intervals that resample whole episodes; they are not "
+    "object, from 0 to 1. Intervals are 95% bootstrap intervals that resample whole episodes; they are not "
     "corrected for the number of types. Whether the agent reacts to a type is tested in Findings.",
 )
 

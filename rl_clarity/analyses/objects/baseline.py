@@ -49,8 +49,8 @@ NOTE = Note(
     "Choice of the baseline",
     "Integrated gradients from each candidate, at the layer that the page opens with, are summed over the boxes of "
     "objects in every second episode and compared with the measured effects. A baseline other than blur is chosen if "
-    "the mean of its correlation and its share of right signs is larger, and the bootstrap interval of the difference "
-    "over episodes excludes 0 (95 % for the three others together). The other episodes test the choice.",
+    "the mean of its correlation and its share of right signs is larger than for blur, and the bootstrap interval of "
+    "the difference over episodes excludes 0 (95% for the three others together). The other episodes test the choice.",
 )
 
 

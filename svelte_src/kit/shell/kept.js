@@ -33,7 +33,7 @@ export function importNotes(notes, text) {
     throw new Error("This file is not JSON.");
   }
   if (file?.format !== FORMAT || !Array.isArray(file.notes))
-    throw new Error("This file does not contain notes of an rl-clarity page.");
+    throw new Error("This file does not contain notes from an rl-clarity page.");
   const read = cleanNotes(file.notes);
   const ids = new Set(read.map(({ id }) => id));
   return { notes: [...notes.filter(({ id }) => !ids.has(id)), ...read], names: file.feature_names };

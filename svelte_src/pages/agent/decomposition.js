@@ -14,7 +14,7 @@ const SHORT_WORDS = { residual: "res.", completeness_error: "error", start: "bas
 export const PART_TITLES = {
   baseline: "the output at the layer’s baseline",
   mean: "the mean of the output over the episode",
-  start: "the difference of the outputs at the two baselines",
+  start: "the difference between the outputs at the two baselines",
   residual: "the residual, which the features leave out",
   memory: "what the agent’s memory adds at the baseline",
   completeness_error: "the completeness error, which the integral leaves out",

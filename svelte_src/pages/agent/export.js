@@ -26,7 +26,7 @@ export const filesOf = ({ manifest, selection }) =>
     const objects = objectTables(manifest, stem);
     const tables =
       `Every step of trajectory ${trajectory + 1}: action, reward, ${manifest.bookmarks ? "advantage, " : ""}outputs, probabilities, and totals of ` +
-      `the first row's features, at layer ${layer}.${objects.length ? " Also every removal of an object in it, and the means by type." : ""}`;
+      `the first row's features, at layer ${layer}.${objects.length ? " Also the effect of each removed object, and the means by type." : ""}`;
     return {
       word: "frame",
       texts: {

@@ -153,7 +153,7 @@ function drawChecks(context, { x, y, width, height }) {
 export const clipProperties = ({ layer, feature, episode, step, lost, image, still }) => ({
   image,
   still,
-  label: `Layer ${layer}, feature ${feature}: episode ${episode}, the same play up to step ${step}; ${formatNumber(lost, 3)} of return lost without the feature`,
+  label: `Layer ${layer}, feature ${feature}: episode ${episode}, the same play up to step ${step}; without the feature, ${formatNumber(lost, 3)} of the return is lost`,
   sides: ["unedited", `without feature ${feature}`],
   testid: "clip",
 });

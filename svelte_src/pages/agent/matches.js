@@ -41,7 +41,8 @@ async function contextOf({ manifest, chunks }, condition, trajectory) {
   if (condition.kind === "activation") {
     const name = manifest.layers[condition.layer].totals?.[trajectory];
     const { activation = null } = name ? (await chunks.get(name)).arrays : {};
-    if (!activation) throw new Error("This page has no activations of features, because an earlier version made it.");
+    if (!activation)
+      throw new Error("This page has no activations of features, because it was made by an earlier version.");
     context.channel = columnOf(activation, condition.channel);
   }
   if (condition.kind === "saliency") {

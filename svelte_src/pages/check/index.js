@@ -14,7 +14,11 @@ export const check = definePage({
   tour: [
     ["timeline", "Timeline", "The episodes that the checked frames are from, as a filmstrip."],
     ["checks", "Checks", "What was found for each method, in words and numbers."],
-    ["check_maps", "Maps", "Maps of the trained network beside those of networks whose layers are random."],
-    ["check_deletion", "Deletion", "How much faster than in other orders the output changes as pixels are blurred."],
+    ["check_maps", "Maps", "Maps of the trained network beside those of networks with random layers."],
+    [
+      "check_deletion",
+      "Deletion",
+      "How much faster the output changes if pixels are blurred in the map's order than in other orders.",
+    ],
   ],
 });

@@ -15,13 +15,13 @@ export function verdict({ reach, strongest, partners, skipped }) {
   const power = `A dependence in more than ${formatPercent(reach.detectable)} of the episodes would have been seen in at least one of them, with a probability of 95 %; changes below ${formatNumber(reach.noticeable, 2)} nats are not counted.`;
   const first = strongest
     ? [
-        `The decision at step ${strongest.frame + 1} of episode ${strongest.trajectory + 1} depends on ${earliest(strongest)}: with the memory of ${partners} other episodes its policy changes by ${formatNumber(strongest.policy, 2)} nats (standard deviation over them ${formatNumber(strongest.spread, 2)})${atFirst(strongest)}.`,
+        `The decision at step ${strongest.frame + 1} of episode ${strongest.trajectory + 1} depends on ${earliest(strongest)}: with the memory of ${partners} other episodes its policy changes by ${formatNumber(strongest.policy, 2)} nats (standard deviation over these episodes ${formatNumber(strongest.spread, 2)})${atFirst(strongest)}.`,
       ]
     : [];
   if (reach.steps)
     return [
       ...first,
-      `Decisions depend on frames up to ${steps(reach.steps)} earlier: at that distance the largest change is ${reach.count < FEWEST ? `${formatNumber(reach.effect, 2)} nats on average` : effect}, in ${reach.count} of ${reach.episodes} episodes (those with at least ${formatNumber(reach.noticeable, 2)} nats); up to ${steps(reach.longest)} were tested.`,
+      `Decisions depend on frames up to ${steps(reach.steps)} earlier: the largest change at that distance is ${reach.count < FEWEST ? `${formatNumber(reach.effect, 2)} nats on average` : effect}, in ${reach.count} of ${reach.episodes} episodes (those with at least ${formatNumber(reach.noticeable, 2)} nats); up to ${steps(reach.longest)} were tested.`,
     ];
   const most = first.length ? "Only in single episodes do decisions" : "This agent's decisions hardly";
   return [
@@ -49,7 +49,7 @@ export function entryText({ exchanged, policy, policy_spread: spread, value }, i
   const before = exchanged.data[row];
   if (!Number.isFinite(policy.data[index])) return `Step ${step + 1} is before the exchange at step ${before + 1}.`;
   const [nats, deviation, change] = [policy, spread, value].map(({ data }) => formatNumber(data[index], 2));
-  return `With what was seen before step ${before + 1} exchanged for that of ${partners} other episodes, the policy at step ${step + 1} changes by ${nats} nats (standard deviation ${deviation}), the value by ${change}.`;
+  return `If what was seen before step ${before + 1} is exchanged for what ${partners} other episodes saw, the policy at step ${step + 1} changes by ${nats} nats (standard deviation ${deviation}), and the value by ${change}.`;
 }
 
 /** The step of an index of the matrix. */

@@ -12,7 +12,7 @@ const STRONGEST = { trajectory: 2, frame: 21, begins: 0, until: 0, change: 0.74,
 test("the first line says which step the decision depends on, and how far back decisions reach", () => {
   const [first, second] = verdict({ reach: REACH, strongest: STRONGEST, partners: 3 });
   assert.match(first, /^The decision at step 22 of episode 3 depends on step 1, 21 steps earlier:/);
-  assert.match(first, /memory of 3 other episodes .* 0\.74 nats \(standard deviation over them 0\.050\)\.$/);
+  assert.match(first, /memory of 3 other episodes .* 0\.74 nats \(standard deviation over these episodes 0\.050\)\.$/);
   assert.match(
     second,
     /up to 21 steps earlier: .* 0\.53 nats on average \(95 % interval 0\.50 to 0\.56\), in 15 of 16 episodes/,
@@ -49,7 +49,7 @@ test("entries of the matrix are read in words", () => {
   assert.deepEqual([...readSteps(arrays)], [0, 0.5, 0.75]);
   assert.match(
     entryText(arrays, 2, 3),
-    /before step 2 .* 3 other .* at step 3 changes by 0\.25 nats .* 0\.20\), the value by 2\.0/,
+    /before step 2 .* 3 other .* at step 3 changes by 0\.25 nats .* 0\.20\), and the value by 2\.0/,
   );
   assert.match(entryText(arrays, 3, 3), /Step 1 is before the exchange at step 3/);
 });

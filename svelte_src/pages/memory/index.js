@@ -16,7 +16,7 @@ import { filesOf } from "./export.js";
 const EXPLANATIONS = [
   {
     title: "What gradients tell, and what they do not",
-    text: "Maps and bars of causes are integrated gradients times differences: from the frames of another episode, or from the mean coordinate. They add up to the effect of all frames together. What two frames do only together is divided between them, so an estimate can differ from the effect of one frame, which is measured for the strongest causes. Through the simulator, gradients pass sampled states and actions as if they had not been sampled, so they are estimates, and only as good as the simulator: look at its quality first.",
+    text: "Maps and bars of causes are integrated gradients, multiplied by the difference from the frames of another episode or from the mean coordinate. They add up to the effect of all frames together. An effect that two frames have only together is divided between the two, so the estimate for one frame can differ from the effect of this frame alone. That effect is measured for the strongest causes. Gradients through the simulator treat sampled states and actions as if they had not been sampled. They are therefore estimates, and only as good as the simulator, so look at its quality first.",
   },
 ];
 
@@ -50,8 +50,12 @@ export const memory = definePage({
   keys: [
     { keys: [",", "."], action: "window", text: "previous or next window of the list" },
     { keys: ["[", "]"], field: "trajectory", and: { frame: 0 }, text: "previous or next episode" },
-    { keys: ["g"], field: "target", text: "target whose causes are shown" },
-    { keys: ["p"], field: "path", text: "causes through memory, memory and the world, or their difference" },
+    { keys: ["g"], field: "target", text: "next target whose causes are shown" },
+    {
+      keys: ["p"],
+      field: "path",
+      text: "causes through memory alone, through memory and the world, or the difference between the two",
+    },
     { keys: ["1", "2", "3", "4", "5", "6"], show: "1 to 6", action: "tab", text: "tab below" },
   ],
   tour: [

@@ -87,14 +87,17 @@ export function otherVerdicts({ quality, compass }) {
     actions.map(({ label, share, interval }) => `${label} ${formatPercent(share)}${between(interval)}`).join(", ");
   if (good.length) sentences.push({ text: `the agent moves as the buttons say under ${list(good)}`, good: true });
   if (bad.length)
-    sentences.push({ text: `it does so in fewer than 80\u202f% of the starts under ${list(bad)}`, good: false });
+    sentences.push({
+      text: `the agent moves as the buttons say in fewer than 80\u202f% of the starts under ${list(bad)}`,
+      good: false,
+    });
   if (Number.isFinite(quality?.auc))
     sentences.push({ text: `a classifier tells simulated states from recorded ones with an AUC of ${formatNumber(quality.auc, 2)}${numbers(quality.auc_interval)} (0.5: not at all, 1: always)`, good: quality.auc < 0.75 }); // prettier-ignore
   if (Number.isFinite(quality?.coverage))
     sentences.push({ text: `${formatPercent(quality.coverage)}${between(quality.coverage_interval)} of random latents are near one of 32 latents of the data`, good: quality.coverage > 0.5 }); // prettier-ignore
   if (quality?.deletion) {
     const [low, high] = quality.deletion.interval;
-    sentences.push({ text: `removing what saliency through time points at changes the value by ${formatNumber(quality.deletion.difference, 3)} (${formatNumber(low, 3)} to ${formatNumber(high, 3)}) more than removing as much at random`, good: low > 0 }); // prettier-ignore
+    sentences.push({ text: `removing what saliency through time points at changes the value by ${formatNumber(quality.deletion.difference, 3)} (${formatNumber(low, 3)} to ${formatNumber(high, 3)}) more than removing the same amount at random`, good: low > 0 }); // prettier-ignore
   }
   return sentences;
 }

@@ -14,7 +14,7 @@ test("steps between those that were compared differ as the last of these", () =>
   assert.equal(track.label, "Differs from the agent");
   assert.match(
     differenceText({ differs }),
-    /^At 2 of 6 steps, the maps are of a different network .* up to 25 % of their range/,
+    /^At 2 of 6 steps, the maps are of a different network .* up to 25% of their range/,
   );
 });
 

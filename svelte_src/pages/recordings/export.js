@@ -14,7 +14,7 @@ const TEXTS = {
   figures: "The chosen episodes side by side with their maps and a caption, and their tracks.",
   clip: "The chosen episodes side by side",
   tables:
-    "Every step of the chosen episodes, and whether it is marked; the table of episodes as it is filtered and sorted; series and maps as arrays for NumPy.",
+    "Every step of the chosen episodes, and whether it is marked; the table of episodes, filtered and sorted as on the page; series and maps as arrays for NumPy.",
 };
 const TRACKS = tracksFile();
 

@@ -19,7 +19,7 @@ import { filesOf } from "./export.js";
 const EXPLANATIONS = [
   {
     title: "How to read saliency maps",
-    text: "A saliency map shows where a change of the image would change an output most: the policy (blue) or the value (red). It says how strongly the output depends on a position, not whether what is there is good or bad, nor whether the network is right to look there.",
+    text: "A saliency map shows where a change of the image would change an output most: the policy (blue) or the value (red). It shows how strongly the output depends on a position. It does not show whether what is there is good or bad, or whether the network is right to look there.",
   },
 ];
 
@@ -45,7 +45,11 @@ export const recordings = definePage({
     { keys: [",", "."], action: "jump", text: "several steps back or forward" },
     { keys: ["[", "]"], action: "episode", text: "previous or next episode of the table" },
     { keys: ["g", "G"], action: "match", text: "next or (Shift) previous matching step" },
-    { keys: ["b"], action: "range", text: "begin a range of steps here, then end it, then clear it" },
+    {
+      keys: ["b"],
+      action: "range",
+      text: "begin a range of steps here; press again to end it, and once more to clear it",
+    },
     { keys: ["o"], field: "shows", text: "frame with saliency maps, frame alone, maps alone" },
     { keys: ["s"], field: "sync", text: "align episodes by step or by progress" },
   ],

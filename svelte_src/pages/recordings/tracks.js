@@ -52,7 +52,7 @@ export function differenceText({ differs }) {
   const above = differs?.data.filter((share) => !(share <= TOLERANCE)).length ?? 0;
   if (!above) return "";
   const most = formatNumber(100 * differs.data.reduce((one, other) => Math.max(one, other), 0), 2);
-  return `At ${above} of ${differs.data.length} steps, the maps are of a different network than the one that acted: its outputs differ by up to ${most} % of their range. With Recorder(checkpoint_every=1) the network of each update is stored.`;
+  return `At ${above} of ${differs.data.length} steps, the maps are of a different network than the one that acted; the outputs of the two differ by up to ${most}% of their range. Recorder(checkpoint_every=1) stores the network of each update.`;
 }
 
 /** The sum of rewards up to and with each step. */

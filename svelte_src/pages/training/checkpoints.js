@@ -82,7 +82,7 @@ export function unfinished({ checkpoints, reference }) {
   const rest = checkpoints.filter(({ done }) => !done).map(({ name }) => name);
   const names = [...rest, ...(reference ? [] : ["the comparison on one episode"]), "numbers of all checkpoints"];
   const done = `${checkpoints.length - rest.length} of ${checkpoints.length} checkpoints are done.`;
-  return `${done} Not computed yet: ${names.join(", ")}. If the command was stopped, the same command continues it.`;
+  return `${done} Not computed yet: ${names.join(", ")}. If the command was stopped, run it again to continue.`;
 }
 
 /** Steps of the longest play of each episode: the page's time runs so far. */

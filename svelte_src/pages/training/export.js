@@ -13,7 +13,7 @@ const TEXTS = {
   figures: "The chosen checkpoints side by side with their maps and a caption; tracks, charts and lines.",
   clip: "The chosen checkpoints side by side",
   tables:
-    "Every step of the chosen checkpoints, and whether the brushes hold it; or series, maps and shares as arrays for NumPy.",
+    "Every step of the chosen checkpoints, and whether it is inside the brushes; or series, maps and shares as arrays for NumPy.",
 };
 const TRACKS = tracksFile();
 

@@ -28,11 +28,11 @@ import { filesOf } from "./export.js";
 const EXPLANATIONS = [
   {
     title: "How to read saliency maps",
-    text: "A saliency map shows where a change of the image would change an output most: the policy (blue) or the value (red). It says how strongly the output depends on a position, not whether what is there is good or bad, nor whether the network is right to look there. Total saliency grows with the size of an output, too: compare shapes and shares before sizes.",
+    text: "A saliency map shows where a change of the image would change an output most: the policy (blue) or the value (red). It shows how strongly the output depends on a position. It does not show whether what is there is good or bad, or whether the network is right to look there. Total saliency also grows with the size of an output, so compare the shapes and shares of maps before their sizes.",
   },
   {
     title: "Own and shared episodes",
-    text: "In most panels each checkpoint plays its own episode, so that images differ as well as networks. In “One episode, every checkpoint” all see the same images.",
+    text: "In most panels each checkpoint plays its own episode, so that images differ as well as networks. In “One episode, every checkpoint”, all checkpoints see the same images.",
   },
 ];
 
@@ -84,7 +84,11 @@ export const training = definePage({
     ["films", "Side by side", "The chosen checkpoints at the same moment of their episodes, and where they look."],
     ["regions", "Regions", "How much of a map falls into each region of the image, over time. Draw your own boxes."],
     ["steps", "Steps", "Every step is a line. Drag along any axis: all panels highlight the brushed steps."],
-    ["reference", "One episode, every checkpoint", "One episode, shown to every checkpoint: only the network differs."],
+    [
+      "reference",
+      "One episode, every checkpoint",
+      "One episode, shown to every checkpoint, so that only the network differs.",
+    ],
     [
       "updates",
       "What did this update change?",

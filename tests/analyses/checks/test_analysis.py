@@ -145,12 +145,12 @@ def test_the_report_points_out_attribution_that_does_not_add_up() -> None:
     orders = {"area": interval, "above_random": interval, "above_center": interval}
     few, many, none = (MethodReport("jacobian", [], orders, orders, gap) for gap in (0.05, 2.5, None))
     assert (few.adds_up, many.adds_up, none.adds_up) == (True, False, True)
-    assert few.completeness_text.endswith("but for 5.0%")
+    assert few.completeness_text.endswith("except for 5.0%")
     assert many.completeness_text.startswith("DOES NOT ADD UP")
     assert many.completeness_text.endswith("250% of it is missing")
     assert none.completeness_text == ""
     assert few.deletion_text == (
-        "removing pixels in its order is NO FASTER than in a random order (+0.10, -0.10 to +0.30)"
+        "removing pixels in its maps' order is NO FASTER than in a random order (+0.10, -0.10 to +0.30)"
     )
 
 

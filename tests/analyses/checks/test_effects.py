@@ -128,7 +128,7 @@ def test_effects_are_reported_as_unknown_if_states_cannot_be_edited(
     assert section["caption"] == (
         "Whether these maps predict the effects of objects is not known for this agent (states of the environment kind "
         "'gymnasium' cannot be edited; editable kinds: procgen). docs/truth.md, in the documentation, has the numbers "
-        "of other agents."
+        "for other agents."
     )
     report = SanityReport.from_dict(json.loads((Path(page.path).parent / checks.REPORT).read_text()))
     assert str(report).splitlines()[-1] == section["caption"]

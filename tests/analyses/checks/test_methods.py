@@ -94,7 +94,7 @@ def test_the_report_describes_maps_of_which_only_the_signs_change() -> None:
     signs_change, neither = (
         MethodReport("m", [Randomization("1a", 0.8, 0.7, signed)], interval, interval, None) for signed in (0.03, 0.9)
     )
-    assert "but its signs do (rank correlation with signs 0.03)" in signs_change.weights_text
+    assert "but their signs do depend on it (rank correlation with signs 0.03)" in signs_change.weights_text
     assert not signs_change.depends_on_parameters
     assert "signs" not in neither.weights_text
     assert MethodReport.from_dict(json.loads(json.dumps(signs_change.to_dict()))) == signs_change

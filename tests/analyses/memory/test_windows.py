@@ -79,7 +79,7 @@ def test_requested_steps_are_chosen_first_as_windows() -> None:
         1: ["asked"],
     }
     assert len(choose_windows(fitted(), cards(), CLIPS, 16, asked=places)) == 16
-    with pytest.raises(OptionError, match=f"at has 1:1: steps 2 to {STEPS} of it"):
+    with pytest.raises(OptionError, match=f"at has 1:1, but only steps 2 to {STEPS} of this episode"):
         choose_windows(fitted(), cards(), CLIPS, 16, asked=[(0, 0)])
     with pytest.raises(OptionError, match=f"at has 9:1: {EPISODES} episodes were played"):
         choose_windows(fitted(), cards(), CLIPS, 16, asked=[(8, 0)])
