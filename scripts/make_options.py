@@ -54,20 +54,20 @@ def document() -> str:
     original = translate(ORIGINAL, InterfaceOptions)
     parts = [
         HEAD,
-        section("`run`: `load`, the samples", LoadOptions),
-        section("`run`: `trajectories`, the trajectories", TrajectoriesOptions),
-        section("`run`: `observations`, extra observations", ObservationsOptions, original["observations"]),
-        section("`run`, `generate`, `compare`, `explain_memory`, `check` and `debug`: the page", PageOptions),
+        section("`run`: `load`, the samples", LoadOptions()),
+        section("`run`: `trajectories`, the trajectories", TrajectoriesOptions()),
+        section("`run`: `observations`, extra observations", ObservationsOptions(), original["observations"]),
+        section("`run`, `generate`, `compare`, `explain_memory`, `check` and `debug`: the page", PageOptions()),
         *part_sections("`run` and other pages", PageOptions, original),
         *part_sections("`run` and `generate`", InterfaceOptions, original),
         *part_sections("`check`", CheckOptions),
         *part_sections("`debug`", DebugOptions),
         *part_sections("`compare`", CompareOptions),
         *part_sections("`explain_memory`", MemoryOptions),
-        section("`record`", RecordOptions),
-        section("`explain_recording`", ExplainOptions),
-        section("`fit_simulator`", FitOptions),
-        section("`evaluate`", EvaluationOptions),
+        section("`record`", RecordOptions()),
+        section("`explain_recording`", ExplainOptions()),
+        section("`fit_simulator`", FitOptions()),
+        section("`evaluate`", EvaluationOptions()),
         section("`train`", TrainOptions, title_of={"lambda_": "lambda"}),
     ]
     return "\n".join(parts)
@@ -81,7 +81,7 @@ def part_sections(command: str, kind: type, original: Mapping[str, Any] | None =
     options, shared = kind(), () if kind is PageOptions else [one.name for one in visible_fields(PageOptions)]
     original = original or {}
     return [
-        section(f"{command}: `{one.name}`, {title(type(part))}", type(part), original.get(one.name))
+        section(f"{command}: `{one.name}`, {title(type(part))}", part, original.get(one.name))
         for one in visible_fields(kind)
         if one.name not in shared and dataclasses.is_dataclass(part := getattr(options, one.name))
     ]
@@ -95,22 +95,27 @@ def title(options: type) -> str:
 
 def section(
     title: str,
-    options: type,
+    options: Any,
     original: Mapping[str, Any] | None = None,
     title_of: Mapping[str, str] | None = None,
 ) -> str:
-    """Return a heading and a table of the class's fields."""
-    described = [one for one in visible_fields(options) if not dataclasses.is_dataclass(field_default(one))]
-    fields = [field.name for field in described]
-    texts, names = field_texts(options), title_of or {}
+    """Return a heading and a table of the fields of `options`, whose values are the defaults.
+
+    `options` can be a class if it has no instance without arguments.
+    """
+    kind = options if isinstance(options, type) else type(options)
+    fields = [
+        field.name for field in visible_fields(kind) if not dataclasses.is_dataclass(getattr(options, field.name))
+    ]
+    texts, names = field_texts(kind), title_of or {}
     changed = {name: value for name, value in (original or {}).items() if name in fields}
     last = (" original |", "---|") if changed else ("", "")
     lines = [f"## {title}", ""]
     lines += [f"| option | default | meaning |{last[0]}", f"|---|---|---|{last[1]}"]
-    for field in described:
-        cells = [f"`{names.get(field.name, field.name)}`", shown(field_default(field)), texts.get(field.name, "")]
+    for name in fields:
+        cells = [f"`{names.get(name, name)}`", shown(getattr(options, name)), texts.get(name, "")]
         if changed:
-            cells.append(shown(changed[field.name]) if field.name in changed else "")
+            cells.append(shown(changed[name]) if name in changed else "")
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 
@@ -127,12 +132,6 @@ def field_texts(options: type) -> dict[str, str]:
                     assert isinstance(statement.target, ast.Name)
                     texts[statement.target.id] = " ".join(str(ast.literal_eval(after.value)).split())
     return texts
-
-
-def field_default(field: dataclasses.Field[Any]) -> Any:
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()
-    return field.default
 
 
 def shown(value: Any) -> str:

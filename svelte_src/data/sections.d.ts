@@ -875,7 +875,7 @@ export interface SurvivalSection {
   rows: Record<string, unknown>[];
 }
 
-/** How often the agent survives each failure without each feature of a layer. */
+/** How often the agent survives each failure when one feature of a layer is ablated, for each feature. */
 export interface FailureSurvivalSection {
   /** Text above a generic or custom panel. */
   caption?: string;
