@@ -55,7 +55,8 @@ class SaliencyOptions:
 
     methods: tuple[str, ...] = ()
     """Saliency methods: `perturbation`, `signed_perturbation`, `jacobian`, `smooth_gradients`,
-    `input_integrated_gradients`, or those of installed packages. By default none."""
+    `input_integrated_gradients`, or those of installed packages. `compare` uses `perturbation` by default, and other
+    pages none."""
     every: int = 4
     """Compute maps for every n-th frame of a trajectory: 1 for all frames."""
 

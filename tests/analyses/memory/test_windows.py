@@ -81,7 +81,7 @@ def test_requested_steps_are_chosen_first_as_windows() -> None:
     assert len(choose_windows(fitted(), cards(), CLIPS, 16, asked=places)) == 16
     with pytest.raises(OptionError, match=f"at has 1:1, but only steps 2 to {STEPS} of this episode"):
         choose_windows(fitted(), cards(), CLIPS, 16, asked=[(0, 0)])
-    with pytest.raises(OptionError, match=f"at has 9:1: {EPISODES} episodes were played"):
+    with pytest.raises(OptionError, match=f"at has 9:1, but only {EPISODES} episodes were played"):
         choose_windows(fitted(), cards(), CLIPS, 16, asked=[(8, 0)])
 
 
