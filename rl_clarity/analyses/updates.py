@@ -110,7 +110,7 @@ NOTES = (
         "Two consecutive checkpoints get the same observations. The change of the policy is the "
         "Jensen-Shannon divergence of their policies (Lin 1991), in nats: 0 for equal policies, at most ln 2 = 0.69. "
         "The change of the value is the absolute difference. The change of a map is the sum of the absolute "
-        "differences of its cells, in units of the total saliency. A bar shows the mean over the observations.",
+        "differences of its cells, in the units of total saliency. A bar shows the mean over the observations.",
     ),
 )
 

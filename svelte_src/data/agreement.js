@@ -8,7 +8,7 @@ const UNKNOWN =
 /**
  * @param {import("./sections").AgreementSection | null | undefined} agreement
  * @param {{key: string, name: string} | undefined} layer
- * @returns {string} such as "Attribution at 2b has the sign of the measured effect for 93 % (90 to 96) of the 125 ..."
+ * @returns {string} such as "Attribution at 2b has the same sign as the measured effect for 93 % (90 to 96) of the 125 ..."
  */
 export function agreementText(agreement, layer) {
   const found = agreement?.layers.find((one) => one.layer === layer?.key);
@@ -20,7 +20,7 @@ export function agreementText(agreement, layer) {
     return `${agreement.large} of ${agreement.count} measured objects change the output ${above}, too few to compare signs.${close}`;
   }
   const bounds = signs.low === null || signs.high === null ? "" : ` (${percent(signs.low)} to ${percent(signs.high)})`;
-  return `Attribution at ${layer.name} has the sign of the measured effect for ${formatPercent(signs.value)}${bounds} of the ${agreement.large} objects that change the output ${above}.${close}`;
+  return `Attribution at ${layer.name} has the same sign as the measured effect for ${formatPercent(signs.value)}${bounds} of the ${agreement.large} objects that change the output ${above}.${close}`;
 }
 
 const percent = (share) => String(Math.round(100 * share));

@@ -17,7 +17,7 @@ const agreement = (signs, correlation = number(0.875, 0.8, 0.92)) => ({
 test("the share of right signs with its interval, and the correlation", () => {
   assert.equal(
     agreementText(agreement(number(0.93, 0.9, 0.96)), LAYER),
-    "Attribution at 2b has the sign of the measured effect for 93\u202f% (90 to 96) of the 125 objects that change the output by more than 0.45. The correlation with the effects is 0.88 (0.80 to 0.92).",
+    "Attribution at 2b has the same sign as the measured effect for 93\u202f% (90 to 96) of the 125 objects that change the output by more than 0.45. The correlation with the effects is 0.88 (0.80 to 0.92).",
   );
 });
 

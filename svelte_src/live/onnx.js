@@ -26,7 +26,7 @@ import { Refusal } from "../data/ask.js";
 export async function openNetwork({ network, runtime, sha256, layers }, chunk) {
   const [stored, files] = await Promise.all([chunk(network), chunk(runtime)]);
   if ((await digest(stored.onnx)) !== sha256) {
-    throw new Refusal("The network beside this page is not the one from which the page was made.");
+    throw new Refusal("The network file in this page's folder is not the one from which the page was made.");
   }
   const { ort, session } = await start(files, stored.onnx);
   const shapes = Object.fromEntries(session.inputMetadata.map(({ name, shape }) => [name, shape.slice(1)]));

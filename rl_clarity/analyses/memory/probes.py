@@ -30,8 +30,8 @@ NOTE = Note(
     "How probes tell what is known, and what is used",
     "A probe predicts a label from the state after a step, in episodes that it was not fitted on. Its score is the "
     "share of correctly predicted steps, averaged over classes; for a number, it is the explained share of the "
-    "variance. The label is known if the score is above two other scores: that of the same probe on the observation, "
-    "and that of the same probe on labels from other episodes (p, corrected for the number of labels). A network with "
+    "variance. The label is known if the score is above two other scores: that of such a probe of the observation, "
+    "and that of such a probe of labels from other episodes (p, corrected for the number of labels). A network with "
     "shuffled parameters also remembers for some steps what it saw, so training did not contribute where the score of "
     "this network is as high. To test whether a known label is used, the state's coordinates along the directions that "
     "depend on the label are exchanged before each step for those of an episode with another label. The other columns "

@@ -18,7 +18,7 @@ export const check = definePage({
     [
       "check_deletion",
       "Deletion",
-      "How much faster the output changes if pixels are blurred in the map's order than in other orders.",
+      "How much faster the output changes if pixels are blurred in the map's order than if they are blurred in other orders.",
     ],
   ],
 });

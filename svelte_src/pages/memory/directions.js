@@ -136,7 +136,7 @@ export function directionTable({ states, arrays, label, actions }) {
     { key: "kurtosis", label: "Kurtosis" },
     { key: "correlate", label: "Correlates with" },
     { key: "correlation", label: "Correlation" },
-    ...[...new Set(shown)].map((lag) => ({ key: `autocorrelation_${lag}`, label: `Autocorrelation, ${lag}` })),
+    ...[...new Set(shown)].map((lag) => ({ key: `autocorrelation_${lag}`, label: `Autocorrelation, lag ${lag}` })),
   ];
   const isThere = ({ key }) => rows.some((row) => typeof row[key] === "string" || Number.isFinite(row[key]));
   return { columns: columns.filter(isThere), rows };

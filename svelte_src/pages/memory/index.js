@@ -16,7 +16,7 @@ import { filesOf } from "./export.js";
 const EXPLANATIONS = [
   {
     title: "What gradients tell, and what they do not",
-    text: "Maps and bars of causes are integrated gradients, multiplied by the difference from the frames of another episode or from the mean coordinate. They add up to the effect of all frames together. An effect that two frames have only together is divided between the two, so the estimate for one frame can differ from the effect of this frame alone. That effect is measured for the strongest causes. Gradients through the simulator treat sampled states and actions as if they had not been sampled. They are therefore estimates, and only as good as the simulator, so look at its quality first.",
+    text: "Maps and bars of causes are integrated gradients: averaged gradients, multiplied by the difference from the frames of another episode or from the mean coordinate. They add up to the effect of all frames together. An effect that two frames have only together is divided between the two, so the estimate for one frame can differ from the effect of this frame alone. That effect is measured for the strongest causes. In the simulator, states and actions are sampled; gradients pass through each sample as if it were the vector of probabilities (straight-through). These gradients are therefore estimates, and only as good as the simulator, so look at its quality first.",
   },
 ];
 
@@ -54,7 +54,7 @@ export const memory = definePage({
     {
       keys: ["p"],
       field: "path",
-      text: "causes through memory alone, through memory and the world, or the difference between the two",
+      text: "effects through memory alone, through memory and the world, or the difference between the two",
     },
     { keys: ["1", "2", "3", "4", "5", "6"], show: "1 to 6", action: "tab", text: "tab below" },
   ],
