@@ -175,7 +175,7 @@ def _read_simulator(simulator: Path | Simulator, agent: Agent) -> Simulator:
     if not isinstance(simulator, Simulator):
         return load_simulator(simulator, agent)
     if agent_fingerprint(simulator.agent) != agent_fingerprint(check_agent(agent)):
-        raise OptionError("the simulator belongs to another agent, whose parameters differ from those of this agent")
+        raise OptionError("the simulator is for a different agent, whose parameters differ from those of this agent")
     return simulator
 
 
