@@ -22,7 +22,7 @@ def test_the_script_writes_a_series_in_half_precision_with_log_and_card(
     train(tmp_path / "run", **tiny(8, save_interval=1, save_all=True))
     folder = tmp_path / "models" / "columns"
     arguments = ["ship", str(tmp_path / "run"), "columns", "--models", str(tmp_path / "models"), "--episodes", "2"]
-    with pytest.raises(SystemExit, match="has 8 checkpoints; --count 5 must be from 6 to that"):
+    with pytest.raises(SystemExit, match="has 8 checkpoints; --count 5 must be from 6 to this number"):
         main([*arguments, "--count", "5"])
     main([*arguments, "--count", "6", "--machine", "one core"])
     names = sorted(path.name for path in folder.glob("*.jd"))
