@@ -177,7 +177,7 @@ def test_edits_at_a_type_apply_to_all_its_objects_in_a_frame(agent: Any, effects
     np.testing.assert_allclose(lost.value_shift, -0.1 * 0.2 * 2, rtol=1e-5)
 
 
-def test_confidence_intervals_of_lost_effects_are_over_episodes(agent: Any, effects: ObjectEffects) -> None:
+def test_confidence_intervals_of_ablation_effects_resample_episodes(agent: Any, effects: ObjectEffects) -> None:
     lost = lost_effects(agent, effects, Ablate("1a", unit=0, strength=0.7))
     share, low, high = lost.loss("saw").policy_lost
     assert low < share < high

@@ -63,7 +63,7 @@ def test_a_feature_name_appears_wherever_the_feature_does(synthetic: Path, open_
     assert name in other.text("legend-2"), "in the link"
 
 
-def test_feature_names_are_exported_with_notes_and_can_be_undone(synthetic: Path, open_page: Open) -> None:
+def test_feature_names_are_exported_with_notes_and_renaming_can_be_undone(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, f"?layer={LAYER}&feature=2")
     name_feature(visitor, "coin")
     visitor.press("n")

@@ -139,7 +139,7 @@ def test_an_exported_animation_has_a_file_name_and_frame_times(
     assert durations == [50, 50, 50, 50]
 
 
-def test_only_a_hundred_of_thousands_of_notes_get_text_fields(synthetic: Path, open_page: Open) -> None:
+def test_at_most_a_hundred_notes_get_text_fields(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&frame=30")
     visitor.press("n")
     note = {"text": "a note", "query": "?layer=3a&trajectory=2&frame=7", "place": "trajectory 2, frame 7"}

@@ -40,7 +40,7 @@ ABLATION = {"ablation/Relu_2/1", "ablation/Relu_2/2"}
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
-def test_changed_options_repeat_only_dependent_tasks(
+def test_changing_an_option_repeats_only_dependent_tasks(
     explain: Explain,
     default_page: Path,
     tmp_path: Path,

@@ -161,7 +161,7 @@ def fill_disk(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [0, 1, 20])
-def test_a_full_disk_ends_a_run_that_can_be_resumed(
+def test_a_run_that_a_full_disk_ended_can_be_resumed(
     after: int, small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     path = tmp_path / "checkpoints" / "agent.jd"

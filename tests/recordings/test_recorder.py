@@ -456,7 +456,7 @@ def record_images(location: Path, images: np.ndarray, **options: Any) -> np.ndar
     return np.asarray(open_recording(location)[0].observations)
 
 
-def test_images_of_0_and_1_are_refused_unless_their_range_is_given(tmp_path: Path) -> None:
+def test_images_with_only_values_0_and_1_are_refused_without_a_range(tmp_path: Path) -> None:
     images = np.random.default_rng(0).integers(0, 2, (4, 8, 8, 3), np.uint8)
     with pytest.raises(
         SamplesError, match=r"0 and 1 both look black.*value_range=\(0, 1\).*are right, pass .*\(0, 255\)"

@@ -70,7 +70,7 @@ def test_the_simulated_agent_presses_the_right_switch(played: tuple[Game, Played
 
 
 @pytest.mark.slow
-def test_gradients_find_whether_memory_or_the_world_stores_the_cue(played: tuple[Game, Played]) -> None:
+def test_gradients_show_whether_memory_or_the_world_stores_the_cue(played: tuple[Game, Played]) -> None:
     """The influence of a state is the gradient of the decision along the difference that the cue makes in it."""
     game, one = played
     saliency = saliency_through_time(one.simulator, one.start, [LEFT, RIGHT], DECISION, noise=0, noise_copies=1)
