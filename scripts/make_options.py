@@ -103,11 +103,10 @@ def section(
 
     `options` can be a class if it has no instance without arguments.
     """
-    kind = options if isinstance(options, type) else type(options)
     fields = [
-        field.name for field in visible_fields(kind) if not dataclasses.is_dataclass(getattr(options, field.name))
+        field.name for field in visible_fields(options) if not dataclasses.is_dataclass(getattr(options, field.name))
     ]
-    texts, names = field_texts(kind), title_of or {}
+    texts, names = field_texts(options if isinstance(options, type) else type(options)), title_of or {}
     changed = {name: value for name, value in (original or {}).items() if name in fields}
     last = (" original |", "---|") if changed else ("", "")
     lines = [f"## {title}", ""]

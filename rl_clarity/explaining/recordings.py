@@ -306,7 +306,7 @@ class _Explainer:
         return episodes
 
     def _agent_key(self, episode: Episode) -> str | None:
-        """Return the hash of an episode's agent, or None if there is no agent or it cannot be read."""
+        """Return the hash of an episode's agent, or None if no agent was recorded or its file cannot be read."""
         try:
             return self._agents.key(self._recording, episode)
         except Exception as error:

@@ -81,8 +81,9 @@ def export(
         fps: frames per second of an animation, at most 100
         overwrite: replace an existing file that has different content
 
-    Raises OptionError for an unknown suffix, or for a selection that the page does not contain; ClarityError if there
-    is no page; and OutputError if the file cannot be written, or exists with different content without `overwrite`.
+    Raises OptionError for an unknown suffix, or for a selection that the page does not contain; ClarityError if the
+    directory does not contain a page; and OutputError if the file cannot be written, or exists with different content
+    without `overwrite`.
     """
     target = Path(out_path)
     suffix = target.suffix.lower()

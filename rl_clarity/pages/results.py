@@ -59,7 +59,7 @@ Steps = range | Sequence[int] | None
 def open_results(directory: str | os.PathLike[str]) -> Results:
     """Open the page in a directory, or at the path of its `interface.html`.
 
-    Raises ClarityError if there is no page, or if its format version is not supported.
+    Raises ClarityError if the directory does not contain a page, or if its format version is not supported.
     """
     return Results(*locate(directory))
 

@@ -135,11 +135,11 @@ class Probes:
 
     def __getitem__(self, label: str) -> Probe:
         """Return the probe of a label. Raises KeyError for a label that was not probed."""
-        try:
-            return next(one for one in self.probes if one.label == label)
-        except StopIteration:
-            reason = self.skipped.get(label) or f"probed: {', '.join(one.label for one in self.probes)}"
-            raise KeyError(f"{label!r} was not probed ({reason})") from None
+        probes = {one.label: one for one in self.probes}
+        if label not in probes:
+            reason = self.skipped.get(label, f"probed: {', '.join(probes)}")
+            raise KeyError(f"{label!r} was not probed ({reason})")
+        return probes[label]
 
     def to_dict(self) -> dict[str, Any]:
         """Return all results as JSON values."""

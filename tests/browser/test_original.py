@@ -255,7 +255,7 @@ def test_bars_show_attribution_totals_on_a_fixed_scale(generated: Generated, pag
     for column in columns.all():
         column.hover()
         titles.append(column.get_attribute("title") or "")
-    signs = [re.findall(r"(?:raises|lowers) by ([^\s,;)]+)", title.replace("−", "-")) for title in titles]
+    signs = [re.findall(r"(?:raises the output|lowers it) by ([^\s,;)]+)", title.replace("−", "-")) for title in titles]
     assert np.allclose(np.array(signs, float), totals[29], rtol=6e-3, atol=1e-6)
     limit = visitor.by("decomposition").locator(".scale").inner_text()
     visitor.press("End")

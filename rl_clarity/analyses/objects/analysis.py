@@ -32,8 +32,8 @@ from rl_clarity.pages.sections import Note
 NOTE = Note(
     "Effects of objects",
     "Each object is removed from the saved state of the environment, one at a time, and the frame is drawn again "
-    "(where only boxes are known, the object is painted over, and the page says so). The effect is the output with the "
-    "object minus the output without it, so it has the sign of attribution, but it is measured, not "
+    "(if only its bounding box is known, the object is painted over, as the page then states). The effect is the "
+    "output with the object minus the output without it, so it has the sign of attribution, but it is measured, not "
     "estimated. Everything else stays as it was, including a recurrent state, and only the outputs of this step "
     "are compared. The effect on the policy is the total variation between the policies with and without the "
     "object, from 0 to 1. Intervals are 95% bootstrap intervals that resample whole episodes; they are not "
